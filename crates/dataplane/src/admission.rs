@@ -1,4 +1,4 @@
-//! Connection limits, and the memory of output queues, shared by all workers.
+//! Connection limits and output queue memory, shared by all workers.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,53 +14,55 @@ use crate::limits::{
     STREAM_BACKLOG_BYTES, STREAM_BACKLOG_BYTES_MIN,
 };
 
-/// Limits of connections; 0 is no limit.
+/// Limits of connections. A limit of 0 means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// All connections.
+    /// Maximum number of all connections.
     pub total: u32,
-    /// Connections of one [customer](turn_types::Prefix::customer).
+    /// Maximum number of connections of one [customer](turn_types::Prefix::customer).
     pub per_address: u32,
 }
 
-/// Part of the bytes that are left, as a divisor, that one output queue may have.
+/// Part of the free memory for output queues that one connection's queue may use, as a divisor.
 const BACKLOG_PART: usize = 64;
 
-/// Counts of connections. Locked when a connection begins or ends, never for a packet.
+/// Counters of connections. The lock is taken when a connection opens or closes, never for a
+/// packet.
 #[derive(Debug)]
 pub struct Admission {
     limits: ConnectionLimits,
     counts: Mutex<Counts>,
-    /// Bytes of all output queues.
+    /// Number of bytes of all output queues.
     backlogs: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Counts {
-    /// Connections whose client is not known yet.
+    /// Number of connections with an unknown client.
     unknown: u32,
-    /// Slots of the others.
+    /// Slots of connections with a known client.
     known: Slots,
 }
 
-/// Permit of one connection, returned when it is dropped.
+/// Permit of one connection. Dropping the permit frees the connection's slot.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
-    /// `None` until a load balancer has named the client.
+    /// Slot of the client. `None` until a load balancer has named the client.
     client: Option<Share>,
-    /// Bytes of the connection's output queue.
+    /// Number of bytes of the connection's output queue.
     backlog: usize,
 }
 
-/// Limit that a connection would exceed.
+/// Limit that a further connection would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
-    /// [`ConnectionLimits::total`].
+    /// [`ConnectionLimits::total`] is reached.
     Total,
-    /// [`ConnectionLimits::per_address`].
+    /// [`ConnectionLimits::per_address`] is reached.
     Address,
-    /// Share of the client's network in [`ConnectionLimits::total`], of which little is left.
+    /// Few connections of [`ConnectionLimits::total`] are free, and the client's network has used
+    /// up its share.
     Network,
 }
 
@@ -71,7 +73,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) permit: &'a Admitted,
     /// Time since the last message.
     pub(crate) silence: Duration,
-    /// Address of a client at the server's own address.
+    /// Client address, if equal to the server address of the connection.
     pub(crate) own: Option<IpAddr>,
 }
 
@@ -83,7 +85,7 @@ impl LimitReached {
 }
 
 impl Admission {
-    /// Returns limits with all counts at zero.
+    /// Creates limits with all counters at zero.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Self {
         let capacity = if limits.total == 0 { u32::MAX } else { limits.total };
@@ -91,8 +93,9 @@ impl Admission {
         Self { limits, counts: Mutex::new(counts), backlogs: AtomicUsize::new(0) }
     }
 
-    /// Returns true where an address is one customer's. Without a limit per address many customers
-    /// may share one, as behind a load balancer that does not name its clients.
+    /// Returns true if each address belongs to one customer. Without a limit per address, many
+    /// customers may share an address, for example through a load balancer that does not name the
+    /// clients.
     pub(crate) const fn is_by_customer(&self) -> bool {
         self.limits.per_address > 0
     }
@@ -104,7 +107,7 @@ impl Admission {
     }
 
     /// Admits a connection of this host beyond the limits, such as a health check of the server.
-    /// `None` while this host has [`OWN_CONNECTIONS_BEYOND_LIMITS`] connections.
+    /// Returns `None` if this host has [`OWN_CONNECTIONS_BEYOND_LIMITS`] connections.
     pub(crate) fn admit_own(self: &Arc<Self>, own: IpAddr) -> Option<Admitted> {
         let mut counts = self.counts();
         let held = counts.known.held_by(&Claimant::at(own));
@@ -112,7 +115,7 @@ impl Admission {
         Some(self.permit(Some(client)))
     }
 
-    /// Admits a connection whose client is not known yet.
+    /// Admits a connection with a client that is not known yet.
     pub(crate) fn admit_unknown(self: &Arc<Self>) -> Result<Admitted, LimitReached> {
         let mut counts = self.counts();
         if counts.is_full(self.limits) {
@@ -122,8 +125,8 @@ impl Admission {
         Ok(self.permit(None))
     }
 
-    /// Counts a connection that another process has admitted, even beyond the limits. `None`: its
-    /// client is not known yet.
+    /// Counts a connection without checking the limits. The connection was imported, or another
+    /// connection is evicted for it. `client` is `None` if the client is not known yet.
     pub(crate) fn keep(self: &Arc<Self>, client: Option<IpAddr>) -> Admitted {
         let mut counts = self.counts();
         let client = client.map(|client| counts.keep(client));
@@ -135,13 +138,13 @@ impl Admission {
         Admitted { admission: Arc::clone(self), client, backlog: 0 }
     }
 
-    /// Returns the connection to evict for a client's. The client is `None` until a load balancer
-    /// has named it.
+    /// Returns the connection to evict for a client's new connection. `client` is `None` until a
+    /// load balancer has named the client.
     ///
-    /// The connection is the most silent candidate of the most crowded network. The network has
-    /// more connections than the newcomer's, or an equal number and the candidate has been silent
-    /// for [`EVICTABLE_AFTER`]. Where many customers share an address, silence decides. Before all
-    /// others is a connection whose client was not named within [`NAMED_WITHIN`].
+    /// The result is the most silent candidate of the most crowded network. That network must have
+    /// more connections than the newcomer's network. With equal numbers, the candidate must have
+    /// been silent for [`EVICTABLE_AFTER`]. If many customers share an address, only silence
+    /// decides. A connection whose client was not named within [`NAMED_WITHIN`] is evicted first.
     ///
     /// The caller [keeps](Self::keep) the newcomer, then closes the candidate.
     pub(crate) fn rival<'a>(
@@ -153,7 +156,7 @@ impl Admission {
         let is_by_customer = self.is_by_customer();
         let client = client.filter(|_| is_by_customer);
         let before = client.map_or(0, |client| counts.known.use_before(&Claimant::at(client)));
-        // All connections of this host are in its reserve.
+        // Up to this number, all connections of this host are within the reserve.
         let reserves =
             |own| counts.known.held_by(&Claimant::at(own)) <= OWN_CONNECTIONS_BEYOND_LIMITS;
         let others = candidates.filter_map(|Candidate { id, permit, silence, own }| {
@@ -174,7 +177,7 @@ impl Admission {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        // Nothing in it can be half done.
+        // No panic can interrupt an update of the counts.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -192,7 +195,7 @@ impl Counts {
         Ok(self.keep(client))
     }
 
-    /// Checks the limits of the client and its network.
+    /// Checks the limits of the client and the client's network.
     fn check(&self, limits: ConnectionLimits, client: IpAddr) -> Result<(), LimitReached> {
         if limits.per_address == 0 {
             return Ok(());
@@ -213,10 +216,10 @@ impl Counts {
 }
 
 impl Admitted {
-    /// Counts the connection for its client, which a load balancer has named.
+    /// Counts the connection for the client that a load balancer has named.
     pub(crate) fn assign(&mut self, client: IpAddr) -> Result<(), LimitReached> {
         let mut counts = self.admission.counts();
-        // A balancer on this host has slots beyond the limits.
+        // A balancer on this host may have a slot beyond the limits.
         if let Some(balancer) = self.client.take() {
             counts.known.release(balancer);
             counts.unknown += 1;
@@ -229,20 +232,20 @@ impl Admitted {
 }
 
 impl Admitted {
-    /// The most bytes of data in the connection's output queue: [`STREAM_BACKLOG_BYTES`], and less
-    /// while the queues of all connections are large. The limit is the same for each connection,
-    /// however many clients do not read.
+    /// Returns the maximum number of data bytes in the connection's output queue. The maximum is
+    /// [`STREAM_BACKLOG_BYTES`], and less while the queues of all connections are large. The limit
+    /// is equal for all connections, regardless of the number of clients that do not read.
     pub(crate) fn backlog_max(&self) -> usize {
         let used = self.admission.backlogs.load(Ordering::Relaxed);
         let part = BACKLOGS_BYTES.saturating_sub(used) / BACKLOG_PART;
         part.clamp(STREAM_BACKLOG_BYTES_MIN, STREAM_BACKLOG_BYTES)
     }
 
-    /// Notes the size of the connection's output queue in memory.
+    /// Records the memory size of the connection's output queue.
     pub(crate) fn note_backlog(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.backlog, bytes);
         if bytes != before {
-            // Wraps around where the queue became smaller.
+            // Wraps around if the queue became smaller.
             self.admission.backlogs.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
         }
     }
@@ -267,7 +270,7 @@ mod tests {
         Arc::new(Admission::new(ConnectionLimits { total, per_address }))
     }
 
-    /// Candidates by their position, silent for so many seconds.
+    /// Returns candidates numbered by position, each silent for the number of seconds given.
     fn candidates<'a>(
         permits: impl Iterator<Item = &'a Admitted>,
         seconds: impl IntoIterator<Item = u64>,
@@ -354,7 +357,7 @@ mod tests {
     }
 
     /// A balancer may send the header with the client's first data. A client that sends nothing is
-    /// in no share, and could take all connections.
+    /// charged to no share, and could take all connections.
     #[test]
     fn connections_without_a_client_make_room_first() {
         let limits = admission(4, 1000);
@@ -414,7 +417,7 @@ mod tests {
         assert!(all.iter().all(Result::is_ok));
     }
 
-    /// Many clients that read nothing, at any number of addresses.
+    /// Simulates many clients that read nothing, at any number of addresses.
     #[test]
     fn output_queues_are_bounded_together_and_each_connection_has_the_same() {
         let admission = admission(0, 0);

@@ -1,4 +1,4 @@
-//! State that the parts of a worker share, lent to each of them for one call.
+//! State that the parts of a worker share. Each part borrows the context for one call.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::report::{Condition, Observer, Sent};
 use crate::sockets::Sockets;
 use crate::token::has_connection;
 
-/// The rules, the batches and the clock of one worker.
+/// Server, batches and clock of one worker.
 pub(crate) struct Context<N: Net> {
     pub(crate) worker: WorkerId,
-    /// Beginning of this turn of the loop: the time of all that is done in it.
+    /// Start time of this iteration, used as the time of everything done in the iteration.
     pub(crate) now: Now,
     pub(crate) net: N,
     pub(crate) server: Server,
@@ -32,13 +32,13 @@ pub(crate) struct Context<N: Net> {
     pub(crate) observer: Observer,
     pub(crate) handshakes: HandshakeBudget,
     pub(crate) input: InputQueue,
-    /// Buffer for replies that are not sent as plain datagrams of this batch.
+    /// Buffer for replies that are not sent as plain datagrams of the current batch.
     pub(crate) reply: Box<ReplyBuffer>,
     /// Buffer for encrypted bytes and for bytes of peers' connections.
     pub(crate) scratch: Vec<u8>,
 }
 
-/// Borrowed parts of a [`Context`] by which datagrams are sent.
+/// Borrowed parts of a [`Context`] that send datagrams.
 pub(crate) struct Output<'a, N: Net> {
     pub(crate) egress: &'a mut Egress,
     pub(crate) rx: &'a RxBatch,
@@ -47,7 +47,7 @@ pub(crate) struct Output<'a, N: Net> {
 
 /// Delivery to clients with connections: TCP, TLS and DTLS.
 pub(crate) trait Connections<N: Net> {
-    /// Sends a message, given in three pieces, to the client of a connection.
+    /// Sends a message of three pieces to the client of a connection.
     fn send(&mut self, output: Output<'_, N>, to: SocketId, message: Message<'_>);
 }
 
@@ -60,19 +60,20 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message of one piece with default header fields.
+    /// Creates a message of one piece with default header fields.
     pub(crate) const fn plain(bytes: &'a [u8], sent: Sent) -> Self {
         Self { pieces: [bytes, &[], &[]], meta: IpMeta::DEFAULT, sent }
     }
 }
 
 impl<N: Net> Context<N> {
-    /// Makes room for one more datagram to send.
+    /// Provides space for one more datagram to send.
     pub(crate) fn make_room(&mut self) {
         self.egress.make_room(&self.rx, &self.sockets);
     }
 
-    /// Counts the relays of an allocation for its client, given one of them.
+    /// Counts all relays of an allocation for the allocation's client. `relay` is any relay of the
+    /// allocation.
     pub(crate) fn own_relays(&mut self, relay: RelayId) {
         if self.input.is_by_customer()
             && let Some((client, relays)) = self.server.client_of(relay)
@@ -81,7 +82,7 @@ impl<N: Net> Context<N> {
         }
     }
 
-    /// Serves a crowded relay in a later iteration.
+    /// Defers a crowded relay to a later iteration.
     pub(crate) fn postpone_relay(&mut self, relay: RelayId) {
         if let Some(client) = self.sockets.postpone_relay(relay) {
             self.input.push(self.now.instant, client, InputSource::Relay(relay));
@@ -93,17 +94,17 @@ impl<N: Net> Context<N> {
         self.egress.flush(&self.rx, &self.sockets);
     }
 
-    /// Returns true unless there is room for one receive call. Besides the messages of the call,
-    /// their decrypted contents need room.
+    /// Returns true if the receive batch lacks space for one receive call. The decrypted contents
+    /// of the call's messages need as much space as the messages.
     pub(crate) fn is_gathering_full(&self) -> bool {
         self.rx.room() < 2 * MESSAGES_PER_RECEIVE || self.rx.bytes_held() >= BYTES_PER_GATHERING
     }
 
-    /// Begins handshake work for a client. Without shares per customer (`is_by_customer`) only the
-    /// turn's time counts.
+    /// Starts handshake work for a client. Without shares per customer (`is_by_customer` is false),
+    /// only the time of the iteration is limited.
     ///
     /// # Errors
-    /// The budget that is used up.
+    /// The exhausted budget is returned.
     pub(crate) fn begin_handshake(
         &mut self,
         client: IpAddr,
@@ -114,12 +115,12 @@ impl<N: Net> Context<N> {
         self.handshakes.begin(self.now.instant, client, step, || self.net.cpu_time())
     }
 
-    /// Ends handshake work and charges its client.
+    /// Stops handshake work and charges the client for the time.
     pub(crate) fn end_handshake(&mut self, work: Work) {
         self.handshakes.done(self.now.instant, work, self.net.cpu_time());
     }
 
-    /// Logs that a handshake waits or that its datagram is dropped.
+    /// Logs that a handshake waits or that a datagram of the handshake is dropped.
     pub(crate) fn warn_of_handshakes(&mut self, client: IpAddr, why: NoTime) {
         let customer = Prefix::customer(client);
         let reason = match why {
@@ -131,7 +132,7 @@ impl<N: Net> Context<N> {
         self.observer.warn(now, Condition::Handshakes, &format_args!("{shown}: {reason}"));
     }
 
-    /// Records the time of a user look-up that has been answered or is overdue.
+    /// Records the duration of a user look-up that has a result or is overdue.
     pub(crate) fn lookup_ended(&self, pending: PendingId) {
         if let Some(since) = self.server.waits_since(pending) {
             let took = self.now.instant.saturating_since(since);
@@ -145,7 +146,7 @@ impl<N: Net> Context<N> {
         Output { egress, rx, sockets }.answer(to, answer, reply, sent);
     }
 
-    /// Returns the time until `due`, counted from the beginning of this turn.
+    /// Returns the time until `due`, counted from the start of this iteration.
     pub(crate) fn until(&self, due: Instant) -> Duration {
         due.saturating_since(self.now.instant)
     }
@@ -181,8 +182,8 @@ impl<N: Net> Output<'_, N> {
         self.egress.datagram(flow, &[bytes], sent, (self.rx, self.sockets));
     }
 
-    /// Carries out the verdict on a peer's `data` that is not sent from the receive batch: for a
-    /// client with a connection, or from the ring of the kernel path.
+    /// Executes the verdict on a peer's `data` if the datagram is not sent from the receive batch.
+    /// The client has a connection, or the data is in the ring of the kernel path.
     pub(crate) fn peer_bytes(self, verdict: Verdict, data: &[u8], to: &mut impl Connections<N>) {
         match verdict {
             Verdict::ToClient { socket, client, from, header, padding, meta } => {

@@ -1,9 +1,9 @@
-//! Snapshots of allocations while the worker serves: for the successor, to shorten the
-//! pause; or for a keeper, in case this process dies.
+//! Snapshots of allocations, sent while the worker serves. A successor needs the snapshots for a
+//! short pause. A keeper stores the snapshots in case this process crashes.
 //!
-//! The worker sends changes, to a keeper a few times a second. A socket goes with the first
-//! snapshot of its allocation. A keeper may lack the newest permissions and channels. Allocations
-//! with TCP connections are exported in the pause only.
+//! The worker sends changes, to a keeper a few times per second. The first snapshot of an
+//! allocation contains the allocation's sockets. A keeper may lack the newest permissions and
+//! channels. Allocations with TCP connections are exported only in the pause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,18 +35,18 @@ pub(crate) struct Parts<'a, N: Net> {
     pub(crate) dtls: &'a Dtls,
 }
 
-/// Relays with sockets in the other process.
+/// Relays of an allocation whose sockets the other process has.
 type RelayNames = [Option<RelayId>; 2];
 
-/// Part of an allocation in the other process.
+/// State of an allocation in the other process.
 #[derive(Clone, Copy, Debug, Default)]
 struct CopyState {
     relays: RelayNames,
-    /// Count of the progress in the last snapshot.
+    /// Progress count in the last snapshot.
     progress: u64,
 }
 
-/// Index of the allocations in the other process.
+/// Index of the allocations that the other process has.
 #[derive(Debug, Default)]
 pub(crate) struct CopyIndex(BTreeMap<AllocationId, CopyState>);
 
@@ -72,9 +72,9 @@ impl CopyIndex {
         self.0.iter().filter_map(progressed)
     }
 
-    /// Adds the state of these allocations to an export, or their end. Without a `recipient`, in
-    /// the pause, allocations of all kinds are included. Returns the allocations without
-    /// descriptors for their sockets.
+    /// Adds the state of allocations, or their end, to an export. During the pause `recipient` is
+    /// `None`, and allocations of all kinds are included. Returns the allocations whose sockets
+    /// could not be duplicated.
     pub(crate) fn export<N: Net>(
         &mut self,
         export: &mut Export<N::Descriptor>,
@@ -120,8 +120,8 @@ impl CopyIndex {
         shortage
     }
 
-    /// Returns the relays of an allocation, with new descriptors in the export, and the relays with
-    /// sockets in the other process from then on.
+    /// Returns the relays of an allocation, and adds missing descriptors to the export. The second
+    /// result is the relays whose sockets the other process has after this export.
     fn relays<N: Net>(
         &self,
         id: AllocationId,
@@ -147,7 +147,7 @@ impl CopyIndex {
     }
 }
 
-/// Allocations without descriptors for their sockets.
+/// Allocations whose sockets could not be duplicated.
 pub(crate) struct Shortage {
     ids: Vec<AllocationId>,
     pub(crate) why: io::Error,
@@ -156,14 +156,14 @@ pub(crate) struct Shortage {
 /// Recipient of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recipient {
-    /// A keeper, as long as this process lives.
+    /// Keeper, which receives snapshots during the lifetime of this process.
     Keeper,
-    /// The successor, until the commit.
+    /// Successor, which receives snapshots until the commit.
     Successor,
 }
 
 impl Recipient {
-    /// Time between two snapshots.
+    /// Returns the time between two snapshots.
     const fn interval(self) -> Duration {
         match self {
             Self::Keeper => COPIES_EVERY,
@@ -178,12 +178,13 @@ pub(crate) struct Copying<N: Net> {
     to: SyncSender<Export<N::Descriptor>>,
     recipient: Recipient,
     index: CopyIndex,
-    /// The first snapshot is sent, also of a worker without allocations.
+    /// True after the first snapshot was sent. A worker without allocations sends a first snapshot
+    /// as well.
     has_begun: bool,
     /// Snapshot that the full channel has refused.
     unsent: Option<Export<N::Descriptor>>,
     due: Instant,
-    /// Allocations that wait for descriptors, or with an old state in the other process.
+    /// Allocations that wait for descriptors, or whose state in the other process is old.
     late: BTreeSet<AllocationId>,
     late_due: Instant,
 }
@@ -193,9 +194,9 @@ pub(crate) struct Copying<N: Net> {
 pub(crate) enum CopyError {
     /// The receiver is closed.
     Gone,
-    /// No descriptors are left, and the successor needs all.
+    /// No descriptors are left, and the successor needs all allocations.
     Exhausted(io::Error),
-    /// No descriptors are left for some allocations. A keeper gets them later.
+    /// No descriptors are left for some allocations. A keeper receives these allocations later.
     Late(io::Error),
 }
 
@@ -213,21 +214,22 @@ impl<N: Net> Copying<N> {
         }
     }
 
-    /// Resumes with the states of all allocations: another recipient has got the changes.
+    /// Resumes with the states of all allocations, because another recipient has received the
+    /// changes.
     pub(crate) fn resume(&mut self, server: &mut Server) {
         server.keep_changes(true);
-        // Ended allocations are no changes any more.
+        // Allocations that have already ended are not reported as changes.
         self.late.extend(self.index.ids());
         self.late_due = Instant::ZERO;
     }
 
-    /// Returns the index of the allocations in the other process after it has received everything,
-    /// and the snapshot that is not sent yet.
+    /// Returns the index that the other process will have after receiving everything, and the
+    /// snapshot that is not sent yet.
     pub(crate) fn into_index(self) -> (CopyIndex, Option<Export<N::Descriptor>>) {
         (self.index, self.unsent)
     }
 
-    /// Time of the next snapshot; `None` without a change.
+    /// Returns the time of the next snapshot, or `None` without changes.
     pub(crate) fn due(&self, server: &Server) -> Option<Instant> {
         let has_changes = !self.has_begun || self.unsent.is_some() || server.has_changes();
         let changes = has_changes.then_some(self.due);
@@ -263,7 +265,7 @@ impl<N: Net> Copying<N> {
         };
         self.has_begun = true;
         self.due = match self.to.try_send(export) {
-            // The next in the next turn, after its packets.
+            // The next snapshot follows in the next iteration, after that iteration's packets.
             Ok(()) if parts.server.has_changes() => now,
             Ok(()) => now + self.recipient.interval(),
             Err(TrySendError::Full(export)) => {
@@ -275,7 +277,7 @@ impl<N: Net> Copying<N> {
         late.map_or(Ok(()), |why| Err(CopyError::Late(why)))
     }
 
-    /// Returns a snapshot of changes, and why some have to wait.
+    /// Returns a snapshot of changes, and the error if some allocations must wait.
     fn changes(
         &mut self,
         now: Instant,
@@ -301,16 +303,16 @@ impl<N: Net> Copying<N> {
         }
     }
 
-    /// Sends all changes at the exit of the worker, with a short timeout for a slow receiver.
-    /// Returns its allocations; `None` if changes are missing there.
+    /// Sends all changes before the worker exits, with a short timeout for a slow receiver. Returns
+    /// the allocations that the receiver has, or `None` if the receiver lacks some changes.
     pub(crate) fn send_last(mut self, parts: &mut Parts<'_, N>) -> Option<CopyIndex> {
         self.late.extend(self.index.progressed(parts.server));
-        // A last one in any case: its receiver may be gone.
+        // At least one snapshot is sent in any case, because the receiver may be closed.
         (self.has_begun, self.late_due) = (false, Instant::ZERO);
         let mut pauses = 0..LAST_COPIES_PAUSES;
-        // Nothing changes any more.
+        // Nothing changes during the exit.
         while let Some(due) = self.due(parts.server) {
-            // Without descriptors now, later tries fail as well.
+            // Without descriptors now, later attempts fail as well.
             self.serve(due, parts).ok()?;
             if self.unsent.is_some() {
                 pauses.next()?;
@@ -321,9 +323,11 @@ impl<N: Net> Copying<N> {
     }
 }
 
-/// Returns true for allocations without TCP connections: a copy of a connection would lack later
-/// bytes. A keeper gets DTLS sessions with the allocations, a successor gets them in the pause,
-/// with the allocations whose clients are about to move to them.
+/// Returns true if an allocation is copied before the pause. Allocations with TCP connections are
+/// not copied, because a copy of a connection would lack later bytes.
+///
+/// A keeper receives DTLS sessions with the allocations. A successor receives DTLS sessions in the
+/// pause, together with the allocations whose clients are expected to move to such a session.
 fn is_copied(copy: &AllocationCopy, recipient: Recipient) -> bool {
     let is_free = |transport| match transport {
         Transport::Udp => true,

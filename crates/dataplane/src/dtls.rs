@@ -1,13 +1,16 @@
 //! DTLS: cookies, handshakes and sessions (RFC 6347, RFC 7350).
 //!
-//! A DTLS datagram is one that the server takes neither for STUN nor for ChannelData and whose
-//! first byte is of DTLS (RFC 7983). Such datagrams are deferred until the rest of their batch is
-//! served; their contents are decrypted into a message of the receive batch, so that payload is
-//! sent from there.
+//! A DTLS datagram is neither STUN nor ChannelData, and the first byte is in the range of DTLS (RFC
+//! 7983). DTLS datagrams are deferred until the other datagrams of the batch are served. The
+//! contents of DTLS records are decrypted into a message of the receive batch, so payload is sent
+//! from the batch.
 //!
-//! `hello.rs` answers ClientHellos, `pieces.rs` joins fragments of them, `records.rs` decrypts and
-//! encrypts, `waiting.rs` defers handshakes for which an iteration has no time, `lifetime.rs` ends
-//! sessions, `handover.rs` exports them to the successor and imports those of the predecessor.
+//! - `hello.rs` responds to ClientHellos.
+//! - `pieces.rs` joins fragmented ClientHellos.
+//! - `records.rs` decrypts and encrypts.
+//! - `waiting.rs` defers handshakes that have no processor time in an iteration.
+//! - `lifetime.rs` closes sessions.
+//! - `handover.rs` exports and imports sessions.
 
 mod handover;
 mod hello;
@@ -42,11 +45,11 @@ use used_cookies::UsedCookies;
 /// Settings of DTLS.
 #[derive(Clone, Debug)]
 pub struct DtlsSettings {
-    /// DTLS configuration; `None`: DTLS is not served.
+    /// DTLS configuration. `None` if DTLS is not served.
     pub config: Option<DtlsConfig>,
-    /// Serves DTLS alone: other datagrams of clients are dropped.
+    /// True if only DTLS is served over UDP. Other datagrams of clients are dropped.
     pub only: bool,
-    /// Limits of sessions, of all workers together.
+    /// Session limits of all workers together.
     pub admission: Arc<Admission>,
 }
 
@@ -63,9 +66,9 @@ pub(crate) struct Dtls {
     queue: HandshakeQueue,
     /// Ranges of the records in a message.
     records: Vec<Range<usize>>,
-    /// Ranges of their decrypted contents.
+    /// Ranges of the decrypted contents.
     plain: Vec<Range<usize>>,
-    /// Time of the next sweep; `None` without sessions.
+    /// Time of the next sweep. `None` without sessions.
     sweep_at: Option<Instant>,
     /// Time of the next search for idle sessions.
     idle_sweep_at: Instant,
@@ -76,14 +79,14 @@ struct ClientHello {
     message: usize,
     /// Range in the message.
     range: Range<usize>,
-    /// Path by the listener, without a session.
+    /// Path through the listener, without a session.
     path: ClientPath,
-    /// Existing session of the same addresses.
+    /// Existing session with the same addresses.
     known: Option<SocketId>,
 }
 
 impl Dtls {
-    /// No session. The hasher has a secret seed.
+    /// Creates a table without sessions. The hasher must have a secret seed.
     pub(crate) fn new(settings: DtlsSettings, hasher: &RandomState) -> Self {
         let is_by_customer = settings.admission.is_by_customer();
         let queue = HandshakeQueue::new(is_by_customer, hasher.clone());
@@ -106,23 +109,23 @@ impl Dtls {
         self.sessions.len()
     }
 
-    /// Returns the number of sessions whose handshake is not complete.
+    /// Returns the number of sessions with an incomplete handshake.
     pub(crate) fn half_open(&self) -> usize {
         self.sessions.half_open()
     }
 
-    /// Returns true if handshakes wait for a turn with time.
+    /// Returns true if handshakes wait for an iteration with time.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Returns true if nothing else is served over UDP.
+    /// Returns true if only DTLS is served over UDP.
     pub(crate) const fn is_alone(&self) -> bool {
         self.settings.only
     }
 
-    /// Returns the list for deferred datagrams; `None`: DTLS is not served, and no session was
-    /// imported.
+    /// Returns the list for deferred datagrams. Returns `None` if DTLS is not served, and no
+    /// session was imported.
     pub(crate) fn deferred(&mut self) -> Option<&mut Vec<DtlsDatagram>> {
         let serves = self.settings.config.is_some() || self.sessions.len() > 0;
         serves.then_some(&mut self.deferred)
@@ -144,7 +147,8 @@ impl Dtls {
         self.deferred = deferred;
     }
 
-    /// Serves the datagrams of one message: hellos first, so that the records find their session.
+    /// Serves the datagrams of one message. Hellos are served first, so the session exists for the
+    /// following records.
     fn serve_message<N: Net>(&mut self, cx: &mut Context<N>, datagrams: &[DtlsDatagram]) {
         let Some(&DtlsDatagram { listener: from, datagram: Datagram { message, .. } }) =
             datagrams.first()

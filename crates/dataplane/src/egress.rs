@@ -1,4 +1,4 @@
-//! Datagrams to send: entries of the transmit batch, and the count of each one's fate.
+//! Datagrams to send: entries of the transmit batch, and a counter for each datagram's fate.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::limits::DATAGRAMS_PER_FLUSH;
 use crate::report::{BatchSums, Sent, Tag};
 use crate::sockets::Sockets;
 
-/// Gathers datagrams. The buffers for replies and headers are part of the transmit batch, so that
-/// they are sent from the place where the server wrote them.
+/// Gatherer of datagrams to send. The buffers for replies and headers belong to the transmit batch,
+/// so replies and headers are sent from the memory that the server wrote.
 #[derive(Debug)]
 pub(crate) struct Egress {
     tx: TxBatch,
     stats: SendStats,
-    /// Gathered datagrams, until the batch is sent.
+    /// Sums of gathered datagrams that are not sent yet.
     sums: BatchSums,
-    /// Messages written on connections.
+    /// Sums of messages written on connections.
     written: BatchSums,
     counters: Arc<WorkerCounters>,
 }
@@ -56,25 +56,25 @@ impl Egress {
         Self { tx, stats: SendStats::default(), sums, written, counters }
     }
 
-    /// Makes room for one more datagram with all its headers, if need be by sending the others. To
-    /// be called before a buffer is lent.
+    /// Provides space for one more datagram with all headers, if necessary by sending the gathered
+    /// datagrams. Must be called before a buffer is borrowed.
     pub(crate) fn make_room<N: Net>(&mut self, rx: &RxBatch, sockets: &Sockets<N>) {
         if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(REPLY_ROOM).is_err() {
             self.flush(rx, sockets);
         }
     }
 
-    /// Lends the buffer for a reply; [`make_room`](Self::make_room) comes first.
+    /// Returns the buffer for a reply. The caller must call [`make_room`](Self::make_room) before.
     pub(crate) fn reply_buffer(&mut self) -> &mut ReplyBuffer {
         self.lend::<REPLY_MAX>()
     }
 
-    /// Lends the buffer for a header; [`make_room`](Self::make_room) comes first.
+    /// Returns the buffer for a header. The caller must call [`make_room`](Self::make_room) before.
     pub(crate) fn header_buffer(&mut self) -> &mut HeaderBuffer {
         self.lend::<HEADER_MAX>()
     }
 
-    /// Copies the header that was written into the buffer last lent.
+    /// Copies the header from the buffer that was borrowed last.
     pub(crate) fn header(&mut self) -> HeaderBuffer {
         *self.header_buffer()
     }
@@ -84,7 +84,8 @@ impl Egress {
         space.expect("make_room has just left room for the larger of the two")
     }
 
-    /// Carries out the verdict on a client's packet, and returns the reply if that is the verdict.
+    /// Executes the verdict on a client's packet in the receive batch. Returns the reply if the
+    /// verdict is a reply.
     pub(crate) fn client_verdict<N: Net>(
         &mut self,
         verdict: Verdict,
@@ -112,7 +113,8 @@ impl Egress {
         None
     }
 
-    /// Does the same for a packet outside the receive batch.
+    /// Executes the verdict on a client's packet outside the receive batch. Returns the reply if
+    /// the verdict is a reply.
     pub(crate) fn client_bytes<N: Net>(
         &mut self,
         verdict: Verdict,
@@ -129,13 +131,14 @@ impl Egress {
         None
     }
 
-    /// Sends the reply in the buffer last lent.
+    /// Sends the reply in the buffer that was borrowed last.
     pub(crate) fn reply(&mut self, flow: Flow, reply: Reply) {
         let part = self.tx.arena_commit(reply.len);
         self.push(flow, &[part], reply.sent);
     }
 
-    /// Sends the reply in the buffer last lent with `padding` zeros behind it (RFC 5780).
+    /// Sends the reply in the buffer that was borrowed last, followed by `padding` zeros (RFC
+    /// 5780).
     pub(crate) fn padded_reply(&mut self, flow: Flow, len: u16, padding: u16) {
         let reply = self.tx.arena_commit(usize::from(len));
         let zeros = [0; PADDING_MAX as usize];
@@ -146,7 +149,7 @@ impl Egress {
         }
     }
 
-    /// Sends a peer's datagram behind the header in the buffer last lent.
+    /// Sends a peer's datagram after the header in the buffer that was borrowed last.
     pub(crate) fn peer_data(&mut self, flow: Flow, header: u8, data: Part, padding: u8) {
         let header = self.tx.arena_commit(usize::from(header));
         let zeros = zeros(padding);
@@ -156,7 +159,7 @@ impl Egress {
         }
     }
 
-    /// Counts a datagram, or an ICMP error, for which nothing is sent.
+    /// Counts a dropped datagram or ICMP error.
     pub(crate) fn dropped(&self, reason: DropReason) {
         self.counters.add(Series::Drop(reason), 1);
     }
@@ -181,7 +184,7 @@ impl Egress {
         self.tx.take_warnings()
     }
 
-    /// Sends a copy of pieces, one behind the other, as a datagram.
+    /// Sends a copy of several consecutive pieces as one datagram.
     pub(crate) fn datagram<N: Net>(
         &mut self,
         flow: Flow,
@@ -194,7 +197,7 @@ impl Egress {
             self.flush(rx, sockets);
         }
         let Ok(mut space) = self.tx.arena_space(len) else {
-            // Room was made for it, so not reached; counted all the same.
+            // Not reached, because the space is free. The datagram is counted nevertheless.
             return self.unsent(sent, DropReason::SendBufferFull);
         };
         for piece in pieces {
@@ -206,7 +209,7 @@ impl Egress {
         self.push(flow, &[part], sent);
     }
 
-    /// Counts a message on a connection that was written whole.
+    /// Counts a message that was completely written on a connection.
     pub(crate) fn written(&mut self, tag: u32) {
         self.written.sending(Tag::of(tag));
     }
@@ -225,13 +228,14 @@ impl Egress {
         let tag = Tag { sent, bytes: parts.iter().map(|part| part.len()).sum() };
         self.sums.sending(tag);
         if self.tx.push(flow, parts, tag.number()).is_err() {
-            // Flushed twice as often as a batch is full, so not reached; counted all the same.
+            // Not reached, because the batch is flushed when half full. The datagram is counted
+            // nevertheless.
             self.sums.refused(tag, DropReason::SendBufferFull, &self.counters);
         }
     }
 }
 
-/// The longest reply, encrypted or with the PADDING behind it (RFC 5780).
+/// Space for the longest reply, encrypted or followed by PADDING (RFC 5780).
 const REPLY_ROOM: usize = REPLY_MAX
     + if OVERHEAD_MAX > PADDING_MAX as usize { OVERHEAD_MAX } else { PADDING_MAX as usize };
 
@@ -261,7 +265,7 @@ mod tests {
     use crate::sockets::NetOptions;
     use crate::token::Token;
 
-    /// A datagram that is gathered while a connection is written, and refused afterwards.
+    /// Gathers a datagram while a connection is written. The datagram is refused afterwards.
     #[test]
     fn messages_on_connections_are_counted_apart_from_gathered_datagrams() {
         let (_waker, wake) = Waker::new().unwrap();

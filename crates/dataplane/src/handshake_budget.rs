@@ -1,15 +1,16 @@
-//! Processor time for DTLS and TLS handshakes, which need no credentials to begin.
+//! Processor time for DTLS and TLS handshakes, which clients can start without credentials.
 //!
-//! One handshake costs as much as hundreds of relayed packets, which wait for it. So in each turn
-//! of the loop handshakes have a bounded time, and each client and the networks around it have a
-//! small share of the worker. The last part of a turn's time is for clients that have used little
-//! of their share: a flood from some networks, however large, does not keep others from being
-//! served. Where the configuration says that an address is many customers', there are no shares.
+//! One handshake costs as much as hundreds of relayed packets, which wait for the handshake. So
+//! handshakes have a bounded time in each iteration of the loop. Each client, and each network
+//! around the client, has a small share of the worker's time. The last part of an iteration's time
+//! is reserved for clients that have used little of their share. So a flood from some networks does
+//! not prevent service to others. If many customers share an address by configuration, no shares
+//! apply.
 //!
-//! Work that finds no time in a turn goes on in the next: with TLS it waits in its connection, with
-//! DTLS in a [queue](crate::dtls).
+//! Handshake work without time in an iteration continues in the next iteration. TLS handshakes wait
+//! in their connections, and DTLS handshakes wait in a [queue](crate::dtls).
 //!
-//! The measure is the processor time of the thread: no client is charged for other work of the
+//! The measure is the processor time of the thread, so no client is charged for other work of the
 //! host.
 
 use std::net::IpAddr;
@@ -28,33 +29,33 @@ use crate::limits::{
 #[derive(Debug)]
 pub(crate) struct HandshakeBudget {
     used: Meter,
-    /// Time spent in this turn of the loop.
+    /// Time spent in this iteration.
     spent: Duration,
-    /// True in iterations that serve TLS handshakes before DTLS.
+    /// True in iterations that serve TLS handshakes before DTLS handshakes.
     is_tls_first: bool,
 }
 
-/// Kinds of work. Continuing has priority: work was invested already.
+/// Kind of handshake work. Continuing has priority, because work was already invested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Begin or continue, for a client whose address is shared by many customers.
+    /// Start or continue a handshake, for a client whose address is shared by many customers.
     Unshared,
-    /// Begin a handshake.
+    /// Start a handshake.
     Begin,
     /// Continue a handshake.
     Continue,
 }
 
-/// Budget that is used up.
+/// Budget that is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTime {
-    /// Time of this turn of the loop.
+    /// The time of this iteration is exhausted.
     Turn,
-    /// Share of the client or its network.
+    /// The share of the client or network is exhausted.
     Share,
 }
 
-/// Handshake work in progress, of which the time is measured.
+/// Handshake work in progress, with the start of the time measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     client: IpAddr,
@@ -62,24 +63,24 @@ pub(crate) struct Work {
 }
 
 impl HandshakeBudget {
-    /// Returns full budgets. The hasher decides which sources share a bucket.
+    /// Creates full budgets. The hasher assigns sources to buckets.
     pub(crate) fn new(hasher: RandomState) -> Self {
         Self { used: Meter::new(&CLIENTS, hasher), spent: Duration::ZERO, is_tls_first: false }
     }
 
     /// Starts another iteration of the loop. Returns true in every second iteration, which serves
-    /// TLS handshakes first: neither transport takes all time.
+    /// TLS handshakes first. So neither transport uses all of the time.
     pub(crate) const fn begin_turn(&mut self) -> bool {
         self.spent = Duration::ZERO;
         self.is_tls_first = !self.is_tls_first;
         self.is_tls_first
     }
 
-    /// Begins work for a client; [`done`](Self::done) ends it. `cpu` reads the thread's processor
-    /// time, a system call, if the work is admitted.
+    /// Starts work for a client. [`done`](Self::done) completes the work. If the work is admitted,
+    /// `cpu` reads the thread's processor time with a system call.
     ///
     /// # Errors
-    /// The budget that is used up.
+    /// The exhausted budget is returned.
     pub(crate) fn begin(
         &mut self,
         now: Instant,
@@ -91,15 +92,15 @@ impl HandshakeBudget {
         Ok(Work { client, begun: cpu() })
     }
 
-    /// Ends work and charges its client for the time since the start.
+    /// Completes work, and charges the client for the time since the start.
     pub(crate) fn done(&mut self, now: Instant, work: Work, cpu: Duration) {
         self.charge(now, work.client, cpu.saturating_sub(work.begun));
     }
 
-    /// Checks that work for a client may start now; charges nothing.
+    /// Checks that work for a client may start now. Nothing is charged.
     ///
     /// # Errors
-    /// The budget that is used up.
+    /// The exhausted budget is returned.
     pub(crate) fn admit(&self, now: Instant, client: IpAddr, step: Step) -> Result<(), NoTime> {
         let is_late = self.spent >= HANDSHAKE_TIME_PER_TURN / 2;
         let used_at_most = match step {
@@ -138,12 +139,13 @@ mod tests {
         Instant::ZERO + Duration::from_millis(100_000 + millis)
     }
 
-    /// An address in a separate network.
+    /// Returns an address in a separate network.
     fn customer(number: u8) -> IpAddr {
         IpAddr::from([192, number, 2, 1])
     }
 
-    /// Steps of this cost until there is no time, and why.
+    /// Performs steps of equal cost until no time is left. Returns the number of steps and the
+    /// exhausted budget.
     fn steps(
         budget: &mut HandshakeBudget,
         now: Instant,
@@ -160,7 +162,7 @@ mod tests {
         }
     }
 
-    /// The same over turns that never end for want of time.
+    /// Performs steps in new iterations until the share is exhausted.
     fn steps_over_turns(budget: &mut HandshakeBudget, now: Instant, step: Step) -> u32 {
         let mut all = 0;
         loop {
@@ -179,7 +181,7 @@ mod tests {
     fn a_turn_has_so_much_time_and_the_last_half_is_for_who_has_used_little() {
         let mut budget = budget();
         steps_over_turns(&mut budget, at(0), Step::Begin);
-        // A flooder whose share has room again for more than a turn has.
+        // A flooder whose share now allows more work than fits into an iteration.
         let later = at(10_000);
         budget.begin_turn();
         let half = HANDSHAKE_TIME_PER_TURN.as_micros() as u32 / 2 / 250;
@@ -206,10 +208,10 @@ mod tests {
         assert!((burst * 3 / 4..=burst * 3 / 4 + 1).contains(&begun), "{begun} of {burst}");
         let finished = steps_over_turns(&mut budget, at(0), Step::Continue);
         assert!((burst / 4 - 1..=burst / 4 + 1).contains(&finished), "{finished} of {burst}");
-        // No other customer pays for it.
+        // Other customers are not charged.
         budget.begin_turn();
         assert_eq!(budget.admit(at(0), customer(2), Step::Begin), Ok(()));
-        // Afterwards it may use its share of the time that passes.
+        // Later the customer can use the share of the time that has passed.
         let later = at(10_000);
         let refilled = steps_over_turns(&mut budget, later, Step::Continue);
         let share = (Duration::from_secs(10) / HANDSHAKE_SHARE).as_micros() / STEP.as_micros();
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!([used(one), used(two)], [STEP * HANDSHAKE_SHARE; 2]);
     }
 
-    /// The holder of a site who changes address for each handshake.
+    /// Simulates the holder of a site who changes the address for each handshake.
     #[test]
     fn a_site_of_ipv6_has_a_share_and_leaves_the_rest() {
         let mut budget = budget();
@@ -277,7 +279,7 @@ mod tests {
                 assert_eq!(budget.admit(now, other, Step::Begin), Ok(()), "{turn}");
             }
         }
-        // Its burst, and an eighth of the time.
+        // The burst of the site, and an eighth of the time.
         let most = HANDSHAKE_BURST * 16 + Duration::from_secs(seconds) / HANDSHAKE_SHARE * 16;
         assert!(begun < most && begun > most / 2, "{begun:?} of {most:?}");
     }

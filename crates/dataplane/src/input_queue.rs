@@ -1,11 +1,13 @@
 //! Input that waits for a later iteration of the loop, in a fair order.
 //!
-//! The input of clients' connections, of peers' connections and of crowded relays has a bounded
-//! part of an iteration, as datagrams wait for it. Further sources wait here, sorted by the recent
-//! use of their clients, in processor time: a client that sends little waits for one iteration,
-//! however many connections or relays another client has, and however many clients send much.
-//! Where many customers share an address, each connection is a client. Of most waiting sources the
-//! kernel reports no input: its reports reach the others.
+//! The input of clients' connections, peers' connections and crowded relays has a bounded part of
+//! an iteration, because datagrams wait for this input. Further sources wait in this queue, sorted
+//! by the recent processor time of their clients. A client that sends little waits for one
+//! iteration. This holds for any number of connections or relays of another client, and for any
+//! number of clients that send much.
+//!
+//! If many customers share an address, each connection is treated as a client. The kernel reports
+//! no input of most waiting sources, so the reports have capacity for other sources.
 
 use std::mem;
 use std::net::{IpAddr, Ipv6Addr};
@@ -33,7 +35,7 @@ pub(crate) enum InputSource {
 }
 
 impl InputSource {
-    /// An address in a separate `/32`: sources share no network.
+    /// Returns an address in a separate `/32` for each source, so sources share no network.
     fn network(self) -> IpAddr {
         let number = match self {
             Self::Stream(SocketId(number)) | Self::Peer(ConnectionId(number)) => number,
@@ -47,61 +49,63 @@ impl InputSource {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Postponement {
     waits: bool,
-    /// The kernel reports no input of the source.
+    /// True if the kernel reports no input of the source.
     is_unreported: bool,
 }
 
 impl Postponement {
-    /// Returns true for a source in the queue.
+    /// Returns true if the source is in the queue.
     pub(crate) const fn waits(self) -> bool {
         self.waits
     }
 
-    /// Returns true for a source of which the kernel reports no input.
+    /// Returns true if the kernel reports no input of the source.
     pub(crate) const fn is_unreported(self) -> bool {
         self.is_unreported
     }
 
-    /// Marks a source as waiting. Returns false for a source that waits already.
+    /// Marks a source as waiting. Returns false if the source waits already.
     pub(crate) const fn begin(&mut self) -> bool {
         !mem::replace(&mut self.waits, true)
     }
 
-    /// Marks a source as served. Returns true for a source that waited.
+    /// Marks a source as served. Returns true if the source waited.
     pub(crate) const fn end(&mut self) -> bool {
         mem::replace(&mut self.waits, false)
     }
 
-    /// Returns true if the kernel is to report no more input of the source, which waits.
+    /// Returns true if the source waits and the kernel must stop reporting the source's input. The
+    /// source is marked as unreported.
     pub(crate) const fn ignore(&mut self) -> bool {
         self.waits && !mem::replace(&mut self.is_unreported, true)
     }
 
-    /// Returns true if the kernel is to report the input of the source again, which does not wait.
+    /// Returns true if the source does not wait and the kernel must report the source's input
+    /// again. The source is marked as reported.
     pub(crate) const fn watch_again(&mut self) -> bool {
         !self.waits && mem::replace(&mut self.is_unreported, false)
     }
 }
 
-/// Queue of one worker, and the work of this iteration.
+/// Input queue of one worker, and the work of the current iteration.
 #[derive(Debug)]
 pub(crate) struct InputQueue {
-    /// Waiting sources with their clients, and closed ones until their time or the next removal.
+    /// Waiting sources with their clients. Closed sources remain until they are served or removed.
     sources: FairQueue<(InputSource, IpAddr)>,
-    /// Number of entries from which closed sources are removed: twice the number that remained.
+    /// Number of entries at which closed sources are removed: twice the number that remained.
     removal_at: usize,
-    /// True where each address is one customer's.
+    /// True if each address belongs to one customer.
     is_by_customer: bool,
-    /// Sources added in this iteration, of which the kernel still reports input.
+    /// Sources added in this iteration, whose input the kernel still reports.
     added: Vec<InputSource>,
     /// Work of this iteration, in units of [`INPUT_PER_TURN`].
     spent: usize,
-    /// End of the time for input; `None` before the first read.
+    /// End of the time for input. `None` before the first read of the iteration.
     until: Option<Instant>,
 }
 
 impl InputQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub(crate) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
         let sources = FairQueue::new(&CLIENTS, usize::MAX, INPUT_DELAY_MIN, hasher)
             .with_grace(INPUT_DELAY_MAX);
@@ -109,7 +113,7 @@ impl InputQueue {
         Self { sources, removal_at, is_by_customer, added: Vec::new(), spent: 0, until: None }
     }
 
-    /// Returns true where each address is one customer's.
+    /// Returns true if each address belongs to one customer.
     pub(crate) const fn is_by_customer(&self) -> bool {
         self.is_by_customer
     }
@@ -119,7 +123,7 @@ impl InputQueue {
         (self.spent, self.until) = (0, None);
     }
 
-    /// Work of this iteration, in units of [`INPUT_PER_TURN`].
+    /// Returns the work of this iteration, in units of [`INPUT_PER_TURN`].
     pub(crate) const fn spent(&self) -> usize {
         self.spent
     }
@@ -134,7 +138,7 @@ impl InputQueue {
         self.spent += number;
     }
 
-    /// Charges this iteration for a read of so many bytes, with the TLS records in them.
+    /// Charges this iteration for a read of `bytes` bytes that contain `records` TLS records.
     pub(crate) fn spend_read(&mut self, net: &impl Net, records: usize, bytes: usize) {
         self.until.get_or_insert_with(|| net.instant() + INPUT_TIME_PER_TURN);
         self.spent += 1 + records + bytes / INPUT_UNIT_BYTES;
@@ -144,7 +148,7 @@ impl InputQueue {
         self.sources.is_empty()
     }
 
-    /// Number of entries: of waiting sources, and of some closed ones.
+    /// Returns the number of entries: waiting sources, and some closed sources.
     pub(crate) fn len(&self) -> usize {
         self.sources.len()
     }
@@ -152,17 +156,18 @@ impl InputQueue {
     /// Adds a source that is not in the queue.
     pub(crate) fn push(&mut self, now: Instant, client: IpAddr, source: InputSource) {
         let client = if self.is_by_customer { client } else { source.network() };
-        // The queue has no capacity to exceed.
+        // The queue is unbounded, so no source is dropped.
         let _: Option<_> = self.sources.push(now, &Claimant::at(client), (source, client));
         self.added.push(source);
     }
 
-    /// Removes the source to serve next, which may be closed, and its client.
+    /// Removes the source to serve next, which may be closed, and returns the source's client as
+    /// well.
     pub(crate) fn pop(&mut self) -> Option<(InputSource, IpAddr)> {
         self.sources.pop()
     }
 
-    /// Charges the client of a source that was served for so long.
+    /// Charges the client of a source for the time of serving the source.
     pub(crate) fn served(&mut self, now: Instant, client: IpAddr, time: Duration) {
         let delay = time.min(INPUT_DELAY_MAX).saturating_sub(INPUT_DELAY_MIN);
         self.sources.charge(now, &Claimant::at(client), delay);
@@ -176,7 +181,7 @@ impl InputQueue {
         }
     }
 
-    /// Removes a source from the list of those added in this iteration.
+    /// Removes a source from the list of sources added in this iteration.
     pub(crate) fn pop_added(&mut self) -> Option<InputSource> {
         self.added.pop()
     }
@@ -214,7 +219,7 @@ mod tests {
                 queue.push(now, attacker(number), InputSource::Stream(SocketId(number)));
             }
             for round in 0..5000 {
-                // A message in some five milliseconds: less than a nine hundredth of the time.
+                // A message in about five milliseconds: less than a nine hundredth of the time.
                 let sends = round % 10 == 0;
                 if sends {
                     queue.push(now, CLIENT, InputSource::Stream(honest));

@@ -1,8 +1,8 @@
-//! The seam between a worker and the outside world: time, readiness, sockets, randomness and kernel
+//! Interface between a worker and the environment: time, readiness, sockets, randomness and kernel
 //! routes.
 //!
-//! [`Kernel`] is Linux; simulations put another implementation of [`Net`] in its place. A worker is
-//! compiled for each of them, so the packet path has no indirect call.
+//! [`Kernel`] is the implementation for Linux, and simulations provide another implementation of
+//! [`Net`]. A worker is compiled for each implementation, so the packet path has no indirect call.
 
 mod kernel;
 
@@ -26,76 +26,78 @@ pub use kernel::Kernel;
 
 /// Time, readiness and sockets of one worker.
 pub trait Net: fmt::Debug + Sized + 'static {
-    /// A UDP socket.
+    /// UDP socket.
     type Udp: UdpIo;
-    /// A TCP connection.
+    /// TCP connection.
     type Stream: StreamIo;
-    /// A listening TCP socket.
+    /// Listening TCP socket.
     type Acceptor: AcceptIo<Stream = Self::Stream>;
     /// Routes of the kernel path.
     type Routes: RouteTable;
     /// Descriptor of a socket, for another process.
     type Descriptor: fmt::Debug;
 
-    /// The time, monotonic and of the wall.
+    /// Returns the monotonic time and the wall clock time.
     fn now(&self) -> Now;
 
-    /// The monotonic time alone.
+    /// Returns only the monotonic time.
     fn instant(&self) -> Instant {
         self.now().instant
     }
 
-    /// Processor time of this worker.
+    /// Returns the processor time of this worker.
     fn cpu_time(&self) -> Duration;
 
-    /// Unpredictable bits: seeds of hash tables with keys that clients choose.
+    /// Returns unpredictable bits, for seeds of hash tables with keys that clients choose.
     fn random(&self) -> u64;
 
-    /// Waits until a watched source is ready, the worker is woken, or `timeout` is over (`None`:
-    /// any time), and reports the ready sources by their tokens. Wake-ups are not reported.
+    /// Waits until a watched source is ready, the worker is woken, or `timeout` expires. With
+    /// `None` the wait has no timeout. Reports the ready sources by token. Wake-ups are not
+    /// reported.
     fn wait(&mut self, timeout: Option<Duration>, report: impl FnMut(Event));
 
-    /// Waits until the worker is woken, or for a moment, whatever is ready.
+    /// Waits until the worker is woken, or for a short time. Ready sources are ignored.
     fn rest(&mut self);
 
-    /// Reports `source` under `token` from now on.
+    /// Starts reporting `source` under `token`.
     ///
     /// # Errors
-    /// No memory left.
+    /// No memory is left.
     fn watch(&self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()>;
 
     /// Changes the interest in a source.
     ///
     /// # Errors
-    /// It is not watched.
+    /// The source is not watched.
     fn rewatch(&self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()>;
 
-    /// Reports `source` no more; another worker may watch it then. Closed sockets are forgotten
-    /// without it.
+    /// Stops reporting `source`. Another worker may watch the source afterwards. Closed sockets
+    /// need no call.
     fn unwatch(&self, source: Source<'_, Self>);
 
     /// Opens a UDP socket.
     ///
     /// # Errors
-    /// Address in use or not available, no descriptors left.
+    /// The address is in use or not available, or no descriptors are left.
     fn bind_udp(&self, at: SocketAddr, options: &UdpOptions) -> io::Result<Self::Udp>;
 
     /// Opens a listening TCP socket.
     ///
     /// # Errors
-    /// Address in use or not available, no descriptors left.
+    /// The address is in use or not available, or no descriptors are left.
     fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<Self::Acceptor>;
 
     /// Duplicates the descriptor of a socket, for another process.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors are left.
     fn duplicate(&self, source: Source<'_, Self>) -> io::Result<Self::Descriptor>;
 
-    /// Opens a UDP socket of another process. `is_set_up`: the socket has these options.
+    /// Opens a UDP socket of another process. If `is_set_up` is true, the socket already has these
+    /// options.
     ///
     /// # Errors
-    /// The descriptor is none of a bound UDP socket.
+    /// The descriptor does not belong to a bound UDP socket.
     fn open_udp(
         &self,
         descriptor: Self::Descriptor,
@@ -106,21 +108,21 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// Opens a connection of another process.
     ///
     /// # Errors
-    /// The descriptor is none of a TCP connection, or the connection is broken.
+    /// The descriptor does not belong to a TCP connection, or the connection is broken.
     fn open_stream(&self, descriptor: Self::Descriptor) -> io::Result<Self::Stream>;
 
     /// Opens a listening TCP socket of another process.
     ///
     /// # Errors
-    /// The descriptor is none of a listening TCP socket.
+    /// The descriptor does not belong to a listening TCP socket.
     fn open_acceptor(
         &self,
         descriptor: Self::Descriptor,
         options: &TcpOptions,
     ) -> io::Result<Self::Acceptor>;
 
-    /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` gets the tag of each one
-    /// that was not sent.
+    /// Sends all datagrams of `tx`, which is empty afterwards. `on_fail` receives the tag of each
+    /// datagram that was not sent.
     fn send(
         tx: &mut TxBatch,
         rx: &RxBatch,
@@ -130,62 +132,64 @@ pub trait Net: fmt::Debug + Sized + 'static {
     );
 }
 
-/// A source of readiness.
+/// Source of readiness.
 #[derive(Debug)]
 pub enum Source<'a, N: Net> {
-    /// A UDP socket.
+    /// UDP socket.
     Udp(&'a N::Udp),
-    /// A TCP connection.
+    /// TCP connection.
     Stream(&'a N::Stream),
-    /// A listening TCP socket.
+    /// Listening TCP socket.
     Acceptor(&'a N::Acceptor),
-    /// The ring of the kernel path.
+    /// Ring of the kernel path.
     Ring(&'a <N::Routes as RouteTable>::Ring),
 }
 
-/// UDP sockets by the numbers that datagrams are sent by.
+/// UDP sockets by the numbers that senders use.
 pub trait UdpTable<N: Net> {
-    /// The socket, unless it is closed.
+    /// Returns the socket, or `None` if the socket is closed.
     fn udp(&self, socket: SendSocket) -> Option<&N::Udp>;
 }
 
-/// A UDP socket.
+/// UDP socket.
 pub trait UdpIo: fmt::Debug {
-    /// The local address, with the port that was given for port 0.
+    /// Returns the local address, with the port that was assigned for port 0.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Receives at most `most` waiting messages behind those of `rx`, and returns their indices.
+    /// Receives at most `most` waiting messages, appends the messages to `rx`, and returns their
+    /// indices.
     ///
     /// # Errors
-    /// A fault of the program or a lack of memory.
+    /// The cause is a bug in this program or a lack of memory.
     fn receive(&self, rx: &mut RxBatch, most: usize) -> io::Result<Range<usize>>;
 
-    /// Reports and removes the errors that the network returned for sent datagrams.
+    /// Reports and removes the errors that the network has returned for sent datagrams.
     ///
     /// # Errors
-    /// A fault of the program or a lack of memory.
+    /// The cause is a bug in this program or a lack of memory.
     fn take_errors(&self, report: impl FnMut(SocketError)) -> io::Result<()>;
 
-    /// Allows fragmentation of later datagrams, until one forbids it: another process is to use the
-    /// socket.
+    /// Allows fragmentation of later datagrams, until a datagram forbids fragmentation. Called
+    /// before another process uses the socket.
     fn allow_fragments(&self);
 
-    /// Turns receive coalescing (UDP GRO) on or off.
+    /// Enables or disables receive coalescing (UDP GRO).
     fn coalesce(&self, on: bool);
 
-    /// Turns receive coalescing off unless a coalesced message may wait. Returns true if it is off.
+    /// Disables receive coalescing unless messages may wait. Returns true if coalescing is
+    /// disabled.
     fn stop_coalescing(&self) -> bool;
 }
 
-/// A TCP connection. Nothing waits.
+/// TCP connection. All operations are nonblocking.
 pub trait StreamIo: fmt::Debug {
-    /// The local address.
+    /// Returns the local address.
     ///
     /// # Errors
     /// The connection is broken.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// The address of the other end.
+    /// Returns the remote address.
     ///
     /// # Errors
     /// The connection is broken.
@@ -197,55 +201,56 @@ pub trait StreamIo: fmt::Debug {
     /// The connection is broken.
     fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome>;
 
-    /// Writes two pieces, one behind the other, and returns the number of bytes that were taken.
+    /// Writes two consecutive pieces, and returns the number of accepted bytes.
     ///
     /// # Errors
     /// The connection is broken.
     fn write(&self, pieces: [&[u8]; 2]) -> io::Result<usize>;
 
-    /// The pending error of the connection.
+    /// Returns and clears the pending error of the connection.
     fn take_error(&self) -> Option<io::Error>;
 
-    /// Ends this direction of the connection (FIN).
+    /// Closes the sending direction of the connection (FIN).
     fn end_sending(&self);
 
     /// Closes the connection with a reset (RST).
     fn reset(self);
 }
 
-/// A listening TCP socket.
+/// Listening TCP socket.
 pub trait AcceptIo: fmt::Debug {
-    /// Its connections.
+    /// Accepted connection.
     type Stream;
 
-    /// The local address, with the port that was given for port 0.
+    /// Returns the local address, with the port that was assigned for port 0.
     fn local_addr(&self) -> SocketAddr;
 
-    /// Accepts a waiting connection and returns it with the address of the other end.
+    /// Accepts a waiting connection, and returns the connection with the remote address.
     ///
     /// # Errors
-    /// No descriptors or memory left.
+    /// No descriptors or memory are left.
     fn accept(&self) -> io::Result<Option<(Self::Stream, SocketAddr)>>;
 
-    /// Begins a connection from the local address to `to`; it is established when it is writable.
+    /// Starts a connection from the local address to `to`. The connection is established when it
+    /// becomes writable.
     ///
     /// # Errors
-    /// No descriptors left, no route, or the two addresses are connected already.
+    /// No descriptors are left, no route exists, or the two addresses are connected already.
     fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<Self::Stream>;
 }
 
-/// Ring by which the kernel path delivers datagrams of peers.
+/// Ring through which the kernel path delivers datagrams of peers.
 pub trait RingIo: fmt::Debug {
     /// Bytes of one datagram.
     type Entry<'a>: Deref<Target = [u8]>
     where
         Self: 'a;
 
-    /// The next datagram; `None`: there is none now.
+    /// Returns the next datagram, or `None` if no datagram waits.
     fn next(&mut self) -> Option<RingDatagram<Self::Entry<'_>>>;
 }
 
-/// A worker's routes in the kernel; [`xdp_relay::Routes`] documents each method.
+/// Kernel routes of a worker. [`xdp_relay::Routes`] documents each method.
 #[expect(missing_docs, reason = "documented at xdp_relay::Routes")]
 pub trait RouteTable: fmt::Debug {
     type Ring: RingIo;
@@ -283,7 +288,8 @@ pub trait RouteTable: fmt::Debug {
     fn flows(&self) -> usize;
 }
 
-/// Writes to a connection through [`io::Write`]: `WouldBlock` where it takes nothing now.
+/// Adapter that writes to a connection through [`io::Write`]. Returns `WouldBlock` if the
+/// connection accepts no bytes now.
 pub(crate) struct Writer<'a, S>(pub(crate) &'a S);
 
 impl<S: StreamIo> io::Write for Writer<'_, S> {

@@ -1,4 +1,4 @@
-//! Snapshots of one worker at a keeper.
+//! Snapshots of one worker, as stored by a keeper.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,14 @@ use turn_types::{AllocationId, RelayId, WorkerId};
 
 use crate::snapshot::{AllocationSnapshot, Export};
 
-/// Latest snapshot of each allocation of one worker, with descriptors of type `D`: for a successor
-/// after the death of the server.
+/// Latest snapshot of each allocation of one worker, with descriptors of type `D`. A successor
+/// receives the snapshots after a crash of the server.
 #[derive(Debug)]
 pub struct KeptWorker<D> {
     last_id: AllocationId,
     allocations: BTreeMap<AllocationId, KeptAllocation<D>>,
-    /// Allocations of the predecessor, until the server that has imported them has sent its own.
+    /// Allocations of the predecessor, until the server that has imported them has sent complete
+    /// snapshots.
     earlier: BTreeMap<AllocationId, KeptAllocation<D>>,
 }
 
@@ -23,28 +24,29 @@ struct KeptAllocation<D> {
 }
 
 impl<D> KeptWorker<D> {
-    /// Worker without allocations.
+    /// Creates a worker without allocations.
     #[must_use]
     pub const fn new(worker: WorkerId) -> Self {
         let last_id = AllocationId::new(worker, 0);
         Self { last_id, allocations: BTreeMap::new(), earlier: BTreeMap::new() }
     }
 
-    /// Keeps the allocations for the worker of the server that has imported them, until its own
-    /// snapshots are complete.
+    /// Keeps the allocations for the server that has imported them, until the snapshots of that
+    /// server are complete.
     #[must_use]
     pub fn for_successor(mut self) -> Self {
         self.earlier.append(&mut self.allocations);
         self
     }
 
-    /// Number of allocations.
+    /// Returns the number of allocations.
     #[must_use]
     pub fn allocations(&self) -> usize {
         self.allocations.len() + self.earlier.len()
     }
 
-    /// Applies a later snapshot. Sockets of earlier snapshots stay.
+    /// Applies a later snapshot. Sockets of earlier snapshots remain if the later snapshot has
+    /// none.
     pub fn change(&mut self, export: Export<D>) {
         let (snapshot, mut descriptors) = export.into_parts();
         // Removals by operators arrive without an id.
@@ -75,7 +77,7 @@ impl<D> KeptWorker<D> {
         }
     }
 
-    /// Returns all complete allocations, with their sockets, for one more process.
+    /// Returns all complete allocations with their sockets, for a further process.
     #[must_use]
     pub fn export(&mut self) -> Export<&D> {
         for kept in self.allocations.values_mut().chain(self.earlier.values_mut()) {
@@ -116,7 +118,8 @@ mod tests {
         export
     }
 
-    /// Returns the counter of each id, and how many processes have got its snapshot.
+    /// Returns for each allocation the counter of the id, and the number of processes that have
+    /// received the snapshot.
     fn given(kept: &mut KeptWorker<()>) -> Vec<(u64, u32)> {
         let export = kept.export();
         let allocations = export.snapshot.allocations.iter();

@@ -1,5 +1,8 @@
 //! Routes of the kernel path. The server's channels become routes in the kernel, and the kernel's
-//! counters are credited to the server: limits, statistics and records are the same for both paths.
+//! counters are credited to the server. So limits, statistics and records are equal for both paths.
+//!
+//! For a client with a connection, the kernel delivers the peer's datagrams through a ring, as
+//! *ring flows*. A *sweep* reads the kernel's counters of all flows, in parts.
 
 mod counters;
 mod ring;
@@ -20,29 +23,29 @@ use crate::sockets::ByNumber;
 use crate::token::Token;
 use counters::{count, traffic};
 
-/// Routes of one worker in the kernel, if there is a kernel path.
+/// Kernel routes of one worker, if a kernel path exists.
 #[derive(Debug)]
 pub(crate) struct Offload<N: Net> {
     routes: Option<N::Routes>,
-    /// Flows of clients with connections, of which the kernel delivers the peers' datagrams through
-    /// the ring.
+    /// Flows of clients with connections, whose peers' datagrams the kernel delivers through the
+    /// ring.
     ring_flows: ByNumber<FlowCookie, RingFlow>,
-    /// The same by relay socket and peer, for datagrams that reach that socket.
+    /// Ring flows by relay socket and peer, for datagrams that reach the relay socket instead.
     by_peer: HashMap<(RelayId, SocketAddr), FlowId>,
-    /// Withdrawn ones of them: earlier datagrams wait in the ring, perhaps for a client that has
-    /// moved.
+    /// Withdrawn ring flows. Earlier datagrams may still wait in the ring, possibly for a client
+    /// that has moved.
     withdrawn: Vec<FlowCookie>,
     /// Channels that the kernel does not relay, with the reason.
     refused: BTreeMap<RouteId, WhyNot>,
-    /// Last one of them that may claim a slot again.
+    /// Last refused channel that was permitted to claim a slot again.
     retried: RouteId,
-    /// Time of the next part of a sweep; `None` without routes.
+    /// Time of the next part of a sweep. `None` without routes.
     sweep_at: Option<Instant>,
-    /// Beginning of the sweep in progress; `None` between two sweeps.
+    /// Start of the sweep in progress. `None` between two sweeps.
     sweep_began: Option<Instant>,
-    /// The kernel relays by no route: the review of a policy has not judged all.
+    /// True while the kernel relays nothing, because the review of a new policy is incomplete.
     is_suspended: bool,
-    /// Counters of allocations that have ended, until their records are reported.
+    /// Counters of ended allocations, until the allocations' records are reported.
     last: HashMap<AllocationId, Traffic>,
 }
 
@@ -55,10 +58,10 @@ struct RingFlow {
 }
 
 impl<N: Net> Offload<N> {
-    /// Watches the ring of `routes`, if they have one.
+    /// Creates the state, and watches the ring of `routes`, if any.
     ///
     /// # Errors
-    /// No memory left for epoll.
+    /// No memory is left for epoll.
     pub(crate) fn new(net: &N, mut routes: Option<N::Routes>) -> io::Result<Self> {
         if let Some(ring) = routes.as_mut().and_then(|routes| routes.ring()) {
             net.watch(Source::Ring(ring), Token::Ring.number(), Interest::Read)?;
@@ -82,7 +85,7 @@ impl<N: Net> Offload<N> {
         self.sweep_at
     }
 
-    /// Suspends the worker's lease: packets of its routes pass to the sockets.
+    /// Suspends the worker's lease, so packets of the worker's routes pass to the sockets.
     pub(crate) fn suspend(&mut self) {
         self.is_suspended = true;
         if let Some(routes) = &self.routes {
@@ -101,7 +104,7 @@ impl<N: Net> Offload<N> {
     /// Installs or updates a route.
     ///
     /// # Errors
-    /// The kernel refuses it; the sockets relay the channel.
+    /// The kernel refuses the route, and the sockets relay the channel.
     pub(crate) fn set(
         &mut self,
         now: Instant,
@@ -184,15 +187,15 @@ impl<N: Net> Offload<N> {
         }
     }
 
-    /// True if the kernel delivers datagrams of peers to the ring.
+    /// Returns true if the kernel delivers datagrams of peers to the ring.
     pub(crate) fn fills_ring(&self) -> bool {
         !self.by_peer.is_empty()
     }
 
-    /// Notes that a peer's datagrams reached its relay socket: if the kernel has a route, it
-    /// delivers the peer's next datagrams for some seconds.
+    /// Notes that a peer's datagrams reached the relay socket. If the kernel has a route, the
+    /// kernel delivers the peer's next datagrams for some seconds.
     pub(crate) fn came_by_socket(&self, relay: RelayId, peer: SocketAddr, datagrams: u32) {
-        // Most workers have none, and datagrams in the ring do not come this way.
+        // Most workers have no ring flow. Datagrams of the ring do not reach this function.
         if self.by_peer.is_empty() {
             return;
         }
@@ -217,7 +220,7 @@ impl<N: Net> Offload<N> {
         }
     }
 
-    /// Does the next part of a sweep: renews the lease of the worker's routes, and credits and
+    /// Runs the next part of a sweep: renews the lease of the worker's routes, and credits and
     /// counts the kernel's counters of the next flows.
     pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
         let Some(routes) = &mut self.routes else { return };
@@ -227,7 +230,7 @@ impl<N: Net> Offload<N> {
         let began = *self.sweep_began.get_or_insert(now);
         let is_over = routes.sweep(now, SWEEP_CELLS, |id, carried| {
             count(&carried, counters);
-            // An allocation that has ended has withdrawn its routes.
+            // An ended allocation has withdrawn all routes, so the allocation exists.
             server.credit(id.allocation, traffic(&carried));
         });
         if is_over {
@@ -242,8 +245,8 @@ impl<N: Net> Offload<N> {
         self.sweep_at = (!is_done).then(|| next_part(began, now, is_over));
     }
 
-    /// Removes the routes that the sweep found silent while slots are scarce. Their next data goes
-    /// by the sockets, and installs routes again.
+    /// Removes the routes that the sweep found silent while slots are scarce. The next data of such
+    /// a channel passes through the sockets, and installs the route again.
     fn remove_silent(&mut self, server: &mut Server, counters: &WorkerCounters) {
         while let Some(flow) = self.routes.as_mut().and_then(RouteTable::pop_silent) {
             let id = RouteId { allocation: flow.allocation, channel: flow.channel };
@@ -253,7 +256,8 @@ impl<N: Net> Offload<N> {
         }
     }
 
-    /// Has the next channels that were refused a slot claim one again, each by its next data.
+    /// Permits the next refused channels to claim a slot again. Each channel claims with the next
+    /// data.
     fn forget_refused(&mut self, server: &mut Server) {
         let next = self
             .refused
@@ -265,7 +269,8 @@ impl<N: Net> Offload<N> {
         }
     }
 
-    /// Returns the kernel's counters of an allocation since its last sweep, credited and counted.
+    /// Credits and counts the kernel's counters of an allocation since the last sweep. Returns the
+    /// sum.
     pub(crate) fn sweep_allocation(
         &mut self,
         id: AllocationId,
@@ -283,7 +288,7 @@ impl<N: Net> Offload<N> {
         sum
     }
 
-    /// Returns true if a program at tc takes the packets of this route, which the kernel has.
+    /// Returns true if a program at tc processes the packets of this installed route.
     pub(crate) fn takes_at_tc(&self, route: &Route) -> bool {
         route.five_tuple.transport == Transport::Udp
             && self.routes.as_ref().is_some_and(|routes| routes.is_by_tc())
@@ -323,8 +328,8 @@ impl<N: Net> Offload<N> {
         refused.map(|(_, why)| *why).next().unwrap_or(without_reason)
     }
 
-    /// Adds the kernel's last counters to the record of an allocation that has ended, and returns
-    /// them.
+    /// Adds the kernel's last counters to the record of an ended allocation, and returns these
+    /// counters.
     pub(crate) fn complete(&mut self, record: &mut AllocationRecord) -> Option<Traffic> {
         let traffic = self.last.remove(&record.id)?;
         record.credit(&traffic);
@@ -332,14 +337,14 @@ impl<N: Net> Offload<N> {
     }
 }
 
-/// Returns the time of the part after this one. A sweep of more parts than fit into [`SWEEP_EVERY`]
-/// lasts longer, and the next one follows it as one more part.
+/// Returns the time of the next part of a sweep. A sweep with more parts than fit into
+/// [`SWEEP_EVERY`] lasts longer, and the next sweep follows immediately as a further part.
 fn next_part(began: Instant, now: Instant, is_over: bool) -> Instant {
     let soon = now + SWEEP_PART_EVERY;
     if is_over { soon.max(began + SWEEP_EVERY) } else { soon }
 }
 
-/// Claims the slot of a flow for the client of its allocation.
+/// Claims the slot of a flow for the client of the flow's allocation.
 fn claim(
     routes: &mut impl RouteTable,
     now: Instant,
@@ -361,7 +366,7 @@ const fn why_not(error: &KernelPathError) -> WhyNot {
     }
 }
 
-/// The smallest route of an allocation.
+/// Returns the smallest route of an allocation.
 const fn first_of(allocation: AllocationId) -> RouteId {
     RouteId { allocation, channel: 0 }
 }

@@ -1,12 +1,13 @@
-//! Slab of connections: a number belongs to one connection for as long as it lives, and not soon to
-//! another one.
+//! Slab of connections. A number belongs to one connection for the connection's lifetime. A later
+//! connection gets the number only after many others.
 
 use turn_types::SocketId;
 
-/// Bits of the index; the bits between these and the kind's bit are the generation of the slot.
+/// Number of bits of the index. The bits between the index and the kind's bit contain the
+/// generation of the slot.
 const INDEX_BITS: u32 = 20;
 
-/// Entries of one kind, marked by the highest bit of their numbers.
+/// Entries of one kind, which the highest bit of their numbers identifies.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     kind: u32,
@@ -18,19 +19,19 @@ pub(crate) struct Slab<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Number of entries that it held before.
+    /// Number of earlier entries in this slot.
     generation: u32,
     entry: Option<Box<T>>,
 }
 
 impl<T> Slab<T> {
-    /// Returns an empty slab; `kind` is one bit above those of the index.
+    /// Creates an empty slab. `kind` is one bit above the bits of the index.
     pub(crate) const fn new(kind: u32) -> Self {
         debug_assert!(kind.is_power_of_two() && kind >> INDEX_BITS > 1);
         Self { kind, slots: Vec::new(), free: Vec::new(), samples: 0 }
     }
 
-    /// Returns the number of the next entry; `None`: all slots are in use.
+    /// Returns the number of the next entry, or `None` if all slots are in use.
     pub(crate) fn next_id(&mut self) -> Option<SocketId> {
         if self.free.is_empty() {
             let index = u32::try_from(self.slots.len()).ok().filter(|n| n >> INDEX_BITS == 0)?;
@@ -67,13 +68,13 @@ impl<T> Slab<T> {
         Some(entry)
     }
 
-    /// Takes an entry out whose number stays in use, until it is [put back](Self::put_back) or
-    /// [freed](Self::free).
+    /// Removes an entry, and keeps the number in use until the entry is [put back](Self::put_back)
+    /// or [freed](Self::free).
     pub(crate) fn lift(&mut self, id: SocketId) -> Option<Box<T>> {
         self.slot_mut(id)?.entry.take()
     }
 
-    /// Puts an entry back that was [lifted](Self::lift).
+    /// Puts back an entry that was [lifted](Self::lift).
     pub(crate) fn put_back(&mut self, id: SocketId, entry: Box<T>) {
         if let Some(slot) = self.slot_mut(id) {
             slot.entry = Some(entry);
@@ -110,7 +111,7 @@ impl<T> Slab<T> {
         self.slots.iter_mut().filter_map(|slot| slot.entry.as_deref_mut())
     }
 
-    /// Returns the slot of a number of its present generation.
+    /// Returns the slot of a number, if the number has the slot's current generation.
     fn slot_mut(&mut self, id: SocketId) -> Option<&mut Slot<T>> {
         let generation = self.slots.get(index_of(id) as usize)?.generation;
         let is_current = self.number(index_of(id), generation) == id;

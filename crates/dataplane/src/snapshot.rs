@@ -1,7 +1,7 @@
-//! State of a worker for another process.
+//! State of a worker, exported for another process.
 //!
-//! A [`Snapshot`] is the form on the wire as well: fields have numbers once, here. Sockets are in
-//! it by index; their descriptors travel separately.
+//! [`Snapshot`] also defines the wire format, so each field number is declared only in this module.
+//! A snapshot contains the indices of sockets. The descriptors are transferred separately.
 
 use std::fmt;
 use std::io;
@@ -13,19 +13,19 @@ use turn_types::{AllocationId, ClientPath, FiveTuple, IpMeta, RelayId, SocketId,
 
 use crate::io::{Net, StreamIo as _};
 
-/// State of a worker, or its changes since an earlier snapshot.
+/// State of a worker, or changes since an earlier snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The worker.
+    /// Exported worker.
     pub worker: WorkerId,
     /// Last assigned id.
     pub last_id: AllocationId,
-    /// New and changed allocations. The last entry of an allocation counts.
+    /// New and changed allocations. The last entry of an allocation is valid.
     pub allocations: Vec<AllocationSnapshot>,
-    /// Removed allocations: they ended, or moved to another worker. They
-    /// precede [`Self::allocations`].
+    /// Removed allocations: each has ended or moved to another worker. An import handles the
+    /// removals before [`Self::allocations`].
     pub ended: Vec<AllocationId>,
-    /// Nothing else had changed.
+    /// True if the snapshot contains all changes.
     pub complete: bool,
     /// Progress of allocations with an earlier snapshot.
     pub progress: Vec<(AllocationId, Progress)>,
@@ -35,18 +35,18 @@ pub struct Snapshot {
     pub sessions: Vec<Bytes>,
     /// Connections with peers (RFC 6062).
     pub peers: Vec<StreamSnapshot>,
-    /// Datagrams that the kernel has dropped at full receive buffers and that are counted already,
-    /// by the address of the socket.
+    /// Counters of datagrams that the kernel has dropped at full receive buffers and that the
+    /// worker has already reported, by the address of the socket.
     pub losses: Vec<(SocketAddr, u32)>,
-    /// Reserved ports of the clients of all workers; from the first worker only.
+    /// Reserved ports of all workers' clients. Only the first worker exports these ports.
     pub reserved: Vec<ReservedPort>,
-    /// Number of allocations, with those of earlier snapshots.
+    /// Number of allocations, including allocations of earlier snapshots.
     pub total: u64,
-    /// Packets of clients that move (RFC 8016), oldest first.
+    /// Packets of moving clients (RFC 8016), oldest first.
     pub queued: Vec<PacketSnapshot>,
 }
 
-/// Packet over UDP or DTLS that waits for the allocation of its client.
+/// Packet over UDP or DTLS that waits for the client's allocation.
 #[derive(Debug)]
 pub struct PacketSnapshot {
     five_tuple: FiveTuple,
@@ -64,10 +64,10 @@ impl PacketSnapshot {
         Self { five_tuple, ttl, tos, bytes, has_waited: *has_waited }
     }
 
-    /// The packet, by this socket.
+    /// Returns the packet, as if received through this socket.
     pub(crate) fn at(self, socket: SocketId) -> QueuedPacket {
         let Self { five_tuple, ttl, tos, bytes, has_waited } = self;
-        // A received packet tells no DF.
+        // The DF bit of a received packet is unknown.
         let meta = IpMeta { ttl, tos, dont_fragment: false };
         let path = ClientPath { five_tuple, socket };
         QueuedPacket { path, meta, bytes: bytes.0.into(), has_waited }
@@ -81,16 +81,16 @@ impl PacketSnapshot {
 /// State of an allocation.
 #[derive(Clone)]
 pub struct AllocationSnapshot {
-    /// The allocation.
+    /// Id of the allocation.
     pub id: AllocationId,
     /// State for the [import](turn_proto::Server::import), with keys.
     pub state: Bytes,
     /// Relays of the allocation.
     pub relays: Vec<RelaySnapshot>,
-    /// DTLS session of the client, with keys; for a keeper only. An import
+    /// DTLS session of the client, with keys. Exported only to a keeper. An import
     /// [skips](crate::limits::RECORDS_SKIPPED) record numbers.
     pub session: Option<Bytes>,
-    /// Number of processes that have got this snapshot from a keeper.
+    /// Number of processes that have received this snapshot from a keeper.
     pub given: u32,
 }
 
@@ -101,27 +101,27 @@ pub struct RelaySnapshot {
     pub relay: RelayId,
     /// Local address.
     pub at: SocketAddr,
-    /// The relay has its own socket.
+    /// True if the relay has a dedicated socket.
     pub own: bool,
-    /// Own socket; only in the first snapshot of the allocation.
+    /// Dedicated socket. Exported only with the first snapshot of the allocation.
     pub socket: Option<DescriptorIndex>,
 }
 
 /// TCP connection of a client, or with a peer.
 #[derive(Clone, Debug)]
 pub struct StreamSnapshot {
-    /// State, with the keys of TLS.
+    /// State of the connection, including TLS keys.
     pub state: Bytes,
-    /// Remote address, which identifies the socket. `None`: both ends have ended their directions,
-    /// and the kernel tells the address no more, though bytes may be unread.
+    /// Remote address, which identifies the socket. `None` if both directions have ended. Then the
+    /// kernel does not report the address any more, although bytes may be unread.
     pub remote: Option<SocketAddr>,
-    /// Socket.
+    /// Index of the socket's descriptor.
     pub socket: DescriptorIndex,
 }
 
 impl StreamSnapshot {
-    /// Opens the socket. `None`: the socket is another one. Reading tells if the connection is
-    /// broken: unread bytes are not to be lost.
+    /// Opens the socket. Returns `None` if the descriptor belongs to another socket. A broken
+    /// connection is detected by reading, because unread bytes must not be lost.
     pub(crate) fn open<N: Net>(
         &self,
         net: &N,
@@ -168,14 +168,14 @@ impl fmt::Debug for AllocationSnapshot {
 /// Snapshot with descriptors of type `D`.
 #[derive(Debug)]
 pub struct Export<D> {
-    /// The snapshot.
+    /// State without descriptors.
     pub snapshot: Snapshot,
     /// Descriptors, by index.
     pub descriptors: Vec<D>,
 }
 
 impl<D> Export<D> {
-    /// Snapshot of a worker without allocations.
+    /// Creates the snapshot of a worker without allocations.
     #[must_use]
     pub const fn new(worker: WorkerId) -> Self {
         let snapshot = Snapshot {
@@ -196,13 +196,13 @@ impl<D> Export<D> {
         Self { snapshot, descriptors: Vec::new() }
     }
 
-    /// Adds a descriptor.
+    /// Adds a descriptor, and returns the index.
     pub(crate) fn add(&mut self, descriptor: D) -> DescriptorIndex {
         self.descriptors.push(descriptor);
         self.descriptors.len() as DescriptorIndex - 1
     }
 
-    /// Splits it, for an import.
+    /// Splits the export into the snapshot and the descriptors, for an import.
     pub(crate) fn into_parts(self) -> (Snapshot, Descriptors<D>) {
         (self.snapshot, Descriptors(self.descriptors.into_iter().map(Some).collect()))
     }
@@ -213,7 +213,8 @@ impl<D> Export<D> {
 pub(crate) struct Descriptors<D>(Vec<Option<D>>);
 
 impl<D> Descriptors<D> {
-    /// Takes a descriptor; `None`: it does not exist or is in use.
+    /// Takes a descriptor. Returns `None` if the index is invalid or the descriptor was taken
+    /// already.
     pub(crate) fn take(&mut self, index: DescriptorIndex) -> Option<D> {
         self.0.get_mut(index as usize)?.take()
     }

@@ -1,4 +1,9 @@
 //! UDP sockets of one worker: listeners and relay sockets.
+//!
+//! A relay has a dedicated socket, or is a part of a *shared socket* (shared_relays.rs). Before a
+//! relay of a shared socket moves to another worker, the relay gets a *detached* socket for the
+//! relay's address. The functions [`Sockets::part`] and [`Sockets::unpart`] open and close detached
+//! sockets.
 
 mod gro;
 mod listener;
@@ -28,23 +33,23 @@ pub(crate) use shared_relays::ByAddress;
 use shared_relays::SharedRelays;
 pub use shared_socket::SharedSocket;
 
-/// Listeners and relay sockets, by their numbers.
+/// Listeners and relay sockets, by number.
 #[derive(Debug)]
 pub(crate) struct Sockets<N: Net> {
     listeners: Vec<Listener<N>>,
     relays: RelaySockets<N>,
-    /// Relays that have no socket of their own.
+    /// Relays without a dedicated socket.
     shared: SharedRelays,
-    /// The sockets of those that are about to leave.
+    /// Detached sockets of shared relays that are about to move.
     parted: RelaySockets<N>,
     options: NetOptions,
 }
 
 impl<N: Net> Sockets<N> {
-    /// Watches the listeners and the shared sockets of relays.
+    /// Creates the table, and watches the listeners and the shared sockets of relays.
     ///
     /// # Errors
-    /// No memory left for epoll.
+    /// No memory is left for epoll.
     pub(crate) fn new(
         net: &N,
         listeners: Vec<Listener<N>>,
@@ -61,17 +66,17 @@ impl<N: Net> Sockets<N> {
         Ok(sockets)
     }
 
-    /// Receives nothing more from the listeners. They still send, for clients over DTLS.
+    /// Stops receiving from the listeners. The listeners still send, for clients over DTLS.
     pub(crate) fn unwatch_listeners(&self, net: &N) {
         for listener in &self.listeners {
             net.unwatch(Source::Udp(&listener.socket));
         }
     }
 
-    /// Receives from the listeners.
+    /// Starts receiving from the listeners.
     ///
     /// # Errors
-    /// No memory left for epoll.
+    /// No memory is left for epoll.
     pub(crate) fn watch_listeners(&self, net: &N) -> io::Result<()> {
         for (id, listener) in (0..).map(SocketId).zip(&self.listeners) {
             let token = Token::Listener(id).number();
@@ -88,7 +93,7 @@ impl<N: Net> Sockets<N> {
         self.listeners.get(id.0 as usize)
     }
 
-    /// Returns the listener that receives at an address, and its number.
+    /// Returns the listener that receives at an address, and the listener's number.
     pub(crate) fn listener_at(&self, at: ServerAddr) -> Option<(SocketId, &Listener<N>)> {
         (0..).map(SocketId).zip(&self.listeners).find(|(_, listener)| listener.receives_at(at))
     }
@@ -98,7 +103,7 @@ impl<N: Net> Sockets<N> {
         self.listeners.iter().map(|listener| listener.socket.local_addr())
     }
 
-    /// Returns the interface that peers are behind, if there is one alone.
+    /// Returns the interface of the peers, if the configuration names only one interface.
     ///
     /// # Errors
     /// `AddrNotAvailable`: the host lacks the interface.
@@ -110,18 +115,20 @@ impl<N: Net> Sockets<N> {
         self.relays.get(relay)
     }
 
-    /// Counts a relay for a client, once. Relays that share a socket are not counted.
+    /// Counts a relay for a client. Repeated calls have no effect. Relays of shared sockets are not
+    /// counted.
     pub(crate) fn own_relay(&mut self, relay: RelayId, client: IpAddr) {
         self.relays.own(relay, client);
     }
 
-    /// Marks a crowded relay as waiting in the queue of input, and returns its client; `None` for a
-    /// relay that waits already.
+    /// Marks a crowded relay as waiting in the input queue, and returns the relay's client. Returns
+    /// `None` for a relay that waits already.
     pub(crate) fn postpone_relay(&mut self, relay: RelayId) -> Option<IpAddr> {
         self.relays.get_mut(relay)?.postpone()
     }
 
-    /// Returns true if a relay from the queue of input is open: it has its turn.
+    /// Marks a relay from the input queue as served. Returns true if the relay is open, and can be
+    /// read.
     pub(crate) fn take_postponed_relay(&mut self, net: &N, relay: RelayId) -> bool {
         let Some(socket) = self.relays.get_mut(relay) else { return false };
         if socket.resume() {
@@ -130,7 +137,7 @@ impl<N: Net> Sockets<N> {
         true
     }
 
-    /// Ignores the kernel's reports of input of a postponed relay.
+    /// Ignores the kernel's input reports of a postponed relay.
     pub(crate) fn ignore_postponed_relay(&mut self, net: &N, relay: RelayId) {
         if let Some(socket) = self.relays.get_mut(relay)
             && socket.ignore()
@@ -139,7 +146,7 @@ impl<N: Net> Sockets<N> {
         }
     }
 
-    /// Returns the relays of a socket by their addresses; `None` if it is of one relay alone.
+    /// Returns the relays of a shared socket, by address. Returns `None` for a dedicated socket.
     pub(crate) fn relays_of(&self, socket: RelayId) -> Option<&ByAddress> {
         self.shared.of_socket(socket)
     }
@@ -151,11 +158,11 @@ impl<N: Net> Sockets<N> {
         Flow { socket: Token::Relay(socket).send_socket(), to: peer.0, from, meta }
     }
 
-    /// Opens and watches a relay socket; `of_prefix`: at an address that no interface has. A relay
-    /// that shares one becomes a part of it.
+    /// Opens and watches a relay socket, or adds the relay to a shared socket. With `of_prefix` no
+    /// interface has the address.
     ///
     /// # Errors
-    /// Those of the kernel; no socket is left open then.
+    /// The errors of the kernel are returned, and no socket remains open.
     pub(crate) fn open_relay(
         &mut self,
         net: &N,
@@ -172,23 +179,23 @@ impl<N: Net> Sockets<N> {
         self.adopt_relay(net, relay, RelaySocket::new(socket, self.options.gro))
     }
 
-    /// Allows fragmentation by all sockets, which another process is to use.
+    /// Allows fragmentation at all sockets, before another process uses the sockets.
     pub(crate) fn allow_fragments(&self) {
         self.listeners.iter().for_each(|listener| listener.socket.allow_fragments());
         self.relays.all().for_each(|relay| relay.socket.allow_fragments());
     }
 
-    /// Watches a socket that relays share.
+    /// Watches a shared socket.
     ///
     /// # Errors
-    /// No memory left for epoll; the socket is closed then.
+    /// No memory is left for epoll, and the socket is closed.
     pub(crate) fn add_shared(&mut self, net: &N, socket: SharedSocket<N>) -> io::Result<()> {
         let socket: RelaySocket<N> = RelaySocket::new(socket.into_socket(), self.options.gro);
         let number = self.shared.add_socket(socket.socket.local_addr());
         self.watch_relay(net, number, socket)
     }
 
-    /// Closes the sockets that relays share.
+    /// Closes the shared sockets.
     pub(crate) fn remove_shared(&mut self, net: &N) {
         for number in self.shared.remove_sockets() {
             if let Some(socket) = self.relays.remove(number) {
@@ -200,7 +207,7 @@ impl<N: Net> Sockets<N> {
     /// Opens the imported socket of a relay.
     ///
     /// # Errors
-    /// The descriptor is none of a relay.
+    /// The descriptor does not belong to a UDP socket.
     pub(crate) fn open_imported(
         &self,
         net: &N,
@@ -212,13 +219,13 @@ impl<N: Net> Sockets<N> {
         Ok(RelaySocket::imported(socket, self.options.gro))
     }
 
-    /// Losses of each socket that were counted, by its address; none of sockets without a loss.
+    /// Returns the counted losses of each socket by address, without sockets that lost nothing.
     pub(crate) fn losses(&self) -> Vec<(SocketAddr, u32)> {
         let counted = self.all_losses().map(|(at, losses)| (at, losses.counted()));
         counted.filter(|(_, counted)| *counted > 0).collect()
     }
 
-    /// Goes on where another process was, which has [counted](Self::losses) as many.
+    /// Continues from the losses that another process has [counted](Self::losses).
     pub(crate) fn set_losses(&self, counted: &[(SocketAddr, u32)]) {
         if counted.is_empty() {
             return;
@@ -236,7 +243,7 @@ impl<N: Net> Sockets<N> {
         listeners.chain(self.relays.all().map(|one| (one.socket.local_addr(), &one.losses)))
     }
 
-    /// The address of a relay, and its socket unless it shares one.
+    /// Returns the address of a relay. The socket is `None` for a relay of a shared socket.
     pub(crate) fn at(&self, relay: RelayId) -> Option<(SocketAddr, Option<&N::Udp>)> {
         if let Some((_, at)) = self.shared.socket_of(relay) {
             return Some((at, None));
@@ -245,7 +252,8 @@ impl<N: Net> Sockets<N> {
         Some((socket.local_addr(), Some(socket)))
     }
 
-    /// Removes a relay, and returns its address, and its socket unless it shares one.
+    /// Removes a relay, and returns the address. The socket is `None` for a relay of a shared
+    /// socket.
     pub(crate) fn remove_relay(
         &mut self,
         net: &N,
@@ -259,26 +267,27 @@ impl<N: Net> Sockets<N> {
         Some((socket.socket.local_addr(), Some(socket)))
     }
 
-    /// Ends the part that a relay has of a socket, and the socket if it was for it alone.
+    /// Removes a relay from a socket. A socket for only this relay is closed.
     fn unshare(&mut self, relay: RelayId) {
         if let Some(number) = self.shared.remove(relay) {
             self.relays.remove(number);
         }
     }
 
-    /// Adds a relay to the socket at its port.
+    /// Adds a relay to the shared socket at the relay's port.
     ///
     /// # Errors
-    /// There is no such socket, or another relay has the address.
+    /// No such socket exists, or another relay has the address.
     pub(crate) fn share(&mut self, relay: RelayId, at: SocketAddr) -> io::Result<()> {
         if self.shared.insert(relay, at) { Ok(()) } else { Err(io::ErrorKind::AddrInUse.into()) }
     }
 
-    /// Watches a relay socket that another worker had. One that shared a socket here becomes a part
-    /// of it again.
+    /// Watches a relay socket of another worker, or of an earlier attempt to move. A relay with a
+    /// shared name becomes a part of the shared socket again.
     ///
     /// # Errors
-    /// No memory left for epoll; the socket is closed then.
+    /// The kernel has no memory left for epoll, or the address is taken in the shared socket. The
+    /// socket is closed.
     pub(crate) fn adopt_relay(
         &mut self,
         net: &N,
@@ -297,19 +306,22 @@ impl<N: Net> Sockets<N> {
         Ok(())
     }
 
-    /// Opens a socket of its own for a relay that shares one: to the kernel an address counts more
-    /// than all addresses. Returns the number of the shared one, where datagrams of before may
-    /// wait; `None` for other relays.
+    /// Opens a detached socket for a relay of a shared socket. The kernel prefers a socket at a
+    /// specific address to a socket at all addresses.
+    ///
+    /// Returns the number of the shared socket, where earlier datagrams may wait. Returns `None`
+    /// for a relay with a dedicated socket.
     ///
     /// # Errors
-    /// No descriptors left; nothing is different then.
+    /// No descriptors are left, and the relay is unchanged.
     pub(crate) fn part(&mut self, net: &N, relay: RelayId) -> io::Result<Option<RelayId>> {
         let Some((number, at)) = self.shared.socket_of(relay) else { return Ok(None) };
         if self.shared.is_alone(relay) {
             return Ok(None);
         }
         if self.parted.get(relay).is_none() {
-            // A relay that stays with it is known by its address, as those of the shared one.
+            // A relay that remains at this socket is found by address, like the relays of the
+            // shared socket.
             let (reuse_port, packet_info, free) = (true, true, true);
             let options = UdpOptions { reuse_port, packet_info, free, ..self.options.of_relay() };
             let socket = net.bind_udp(at, &options)?;
@@ -318,13 +330,13 @@ impl<N: Net> Sockets<N> {
         Ok(Some(number))
     }
 
-    /// Takes the socket away again that a relay [got](Self::part).
+    /// Closes the [detached](Self::part) socket of a relay.
     pub(crate) fn unpart(&mut self, relay: RelayId) {
         self.parted.remove(relay);
     }
 
-    /// Takes a relay socket out, for another worker or process: of a relay that shares one the
-    /// socket that it [got](Self::part).
+    /// Removes the socket of a relay, for another worker or process. For a relay of a shared
+    /// socket, the [detached](Self::part) socket is returned.
     pub(crate) fn take_relay(&mut self, net: &N, relay: RelayId) -> Option<RelaySocket<N>> {
         let alone = self.shared.remove(relay);
         if relay.is_shared() && alone.is_none() {
@@ -335,7 +347,8 @@ impl<N: Net> Sockets<N> {
         Some(socket)
     }
 
-    /// Closes a relay socket, or ends the part of one; a descriptor leaves the epoll set with that.
+    /// Closes the dedicated socket of a relay, or removes the relay from a shared socket. Closing a
+    /// descriptor also removes the descriptor from the epoll set.
     pub(crate) fn close_relay(&mut self, relay: RelayId) {
         if relay.is_shared() {
             self.unshare(relay);
@@ -345,8 +358,8 @@ impl<N: Net> Sockets<N> {
         }
     }
 
-    /// Notes that a program at tc has a route of a client at the listener of `server`, and of a
-    /// relay socket.
+    /// Notes that a program at tc has a route for a client of the listener at `server` and for a
+    /// relay.
     pub(crate) fn routed_at_tc(&self, server: ServerAddr, relay: RelayId, now: Instant) {
         if let Some((_, listener)) = self.listener_at(server) {
             listener.gro.routed(now);
@@ -357,14 +370,14 @@ impl<N: Net> Sockets<N> {
         }
     }
 
-    /// Notes that the kernel has no route of this worker any more.
+    /// Notes that the kernel has no more routes of this worker.
     pub(crate) fn unrouted(&self) {
         self.listeners.iter().for_each(|listener| listener.gro.unrouted());
     }
 }
 
 fn rewatch<N: Net>(net: &N, relay: RelayId, socket: &RelaySocket<N>, interest: Interest) {
-    // It fails only for sockets that are not watched.
+    // The call fails only for sockets that are not watched.
     drop(net.rewatch(Source::Udp(&socket.socket), Token::Relay(relay).number(), interest));
 }
 

@@ -18,38 +18,38 @@ use crate::sockets::RelaySettings;
 use crate::worker::{ImportError, Worker, WorkerSpec};
 use crate::workers::WorkerEndpoint;
 
-/// Source of an import for one worker of the successor.
+/// Source of an import, for one worker of the successor.
 #[derive(Debug)]
 pub struct Entrance {
     /// Settings of the predecessor's relay sockets.
     pub settings: RelaySettings,
-    /// Updates. The worker serves after [`Update::Commit`]; if the sender is gone before, the
-    /// worker ends without effects.
+    /// Updates from the predecessor. The worker serves after [`Update::Commit`]. If the channel
+    /// closes earlier, the worker exits without effects.
     pub updates: Receiver<Update>,
 }
 
 /// Update from the predecessor for one worker.
 #[derive(Debug)]
 pub enum Update {
-    /// Snapshot, while the predecessor serves.
+    /// Snapshot, sent while the predecessor serves.
     Snapshot(Box<Export<OwnedFd>>),
-    /// An answer is expected after the import of all snapshots so far.
+    /// Request for a notification after the import of all earlier snapshots.
     Reached(SyncSender<()>),
-    /// Last snapshot, in the pause.
+    /// Last snapshot, sent during the pause.
     Last(Box<Export<OwnedFd>>),
-    /// Last progress, by the kernel path.
+    /// Last progress of allocations that the kernel path relays.
     Progress(Vec<(AllocationId, Progress)>),
     /// The predecessor has committed.
     Commit {
-        /// New allocations are refused: the predecessor drained.
+        /// True if new allocations are refused, because the predecessor drained.
         drains: bool,
     },
 }
 
-/// Makes the mailbox of one worker, and its receiving ends.
+/// Creates the mailbox of one worker, and the receiving ends.
 ///
 /// # Errors
-/// No descriptors left.
+/// No descriptors are left.
 pub fn mailbox() -> io::Result<(Mailbox, WorkerEndpoint)> {
     struct WorkerWake(Waker);
 
@@ -63,7 +63,7 @@ pub fn mailbox() -> io::Result<(Mailbox, WorkerEndpoint)> {
     Ok(WorkerEndpoint::new(Kernel::new(wake)?, Arc::new(WorkerWake(waker))))
 }
 
-/// A worker that is being built on its thread.
+/// Worker thread that is building its worker.
 #[derive(Debug)]
 pub struct Spawned {
     thread: JoinHandle<()>,
@@ -71,25 +71,25 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// Waits until the worker is built, and returns the number of its allocations. It runs until
-    /// [`Request::Stop`](control::Request::Stop); the handle returns a panic of its thread.
+    /// Waits until the worker is built, and returns the number of allocations. The worker runs
+    /// until [`Request::Stop`](control::Request::Stop). The thread handle reports a panic.
     ///
     /// # Errors
-    /// No descriptors or memory left.
+    /// No descriptors or memory are left.
     pub fn built(self) -> io::Result<(JoinHandle<()>, usize)> {
         match self.outcome.recv() {
             Ok(outcome) => outcome.map(|allocations| (self.thread, allocations)),
-            // A panic, reported on standard error.
+            // A panic was reported on standard error.
             Err(_) => Err(io::Error::other("the worker's thread ended while it was built")),
         }
     }
 }
 
-/// Starts a worker on a thread, and on `core` if given; with an `entrance` it imports first.
-/// Several are built at the same time.
+/// Starts a worker on a thread, pinned to `core` if given. With an `entrance` the worker imports
+/// first. Several workers can be built concurrently.
 ///
 /// # Errors
-/// No threads left.
+/// No threads are left.
 pub fn spawn(
     spec: WorkerSpec,
     core: Option<usize>,
@@ -114,7 +114,7 @@ pub fn spawn(
     })
 }
 
-/// Waits for the commit of the predecessor; false if the hand-over has failed.
+/// Waits for the commit of the predecessor. Returns false if the hand-over has failed.
 fn is_to_serve(id: WorkerId, worker: &mut Worker, updates: &Receiver<Update>) -> bool {
     loop {
         match updates.recv() {
@@ -131,7 +131,7 @@ fn is_to_serve(id: WorkerId, worker: &mut Worker, updates: &Receiver<Update>) ->
 }
 
 impl Entrance {
-    /// Builds a worker with the state of the predecessor's.
+    /// Builds a worker with the state of the predecessor's worker.
     fn enter(self, spec: WorkerSpec) -> io::Result<(Worker, Receiver<Update>)> {
         let Self { settings, updates } = self;
         let mut worker = Worker::new(spec)?;
@@ -139,7 +139,7 @@ impl Entrance {
         loop {
             match updates.recv() {
                 Ok(Update::Snapshot(export)) => worker.import(*export),
-                // Without a receiver the hand-over has failed: the next update tells.
+                // Without a receiver the hand-over has failed, as the next update shows.
                 Ok(Update::Reached(answer)) => drop(answer.send(())),
                 Ok(Update::Last(export)) => {
                     worker.import(*export);
@@ -154,10 +154,10 @@ impl Entrance {
     }
 }
 
-/// Reasons that are looked at for the log.
+/// Maximum number of import errors that are examined for the log.
 const REFUSED_TOLD_MAX: usize = 1000;
 
-/// Warns of errors of an import: each once.
+/// Logs a warning for each distinct error of an import.
 fn tell_refused(worker: WorkerId, refused: &[ImportError]) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for why in refused.iter().take(REFUSED_TOLD_MAX) {
@@ -172,8 +172,8 @@ fn tell_refused(worker: WorkerId, refused: &[ImportError]) {
     }
 }
 
-/// Builds a value on its thread and core, and runs it there: its memory comes from the core's own
-/// NUMA node.
+/// Builds and runs a value on the same thread and core. So the value's memory is allocated on the
+/// NUMA node of the core.
 fn start<T>(
     id: WorkerId,
     core: Option<usize>,
@@ -191,7 +191,7 @@ fn start<T>(
             Ok((built, allocations)) => (Some(built), Ok(allocations)),
             Err(error) => (None, Err(error)),
         };
-        // A start that has failed meanwhile does not wait for it.
+        // If the start has failed in the meantime, the receiver is closed.
         drop(tell.send(result));
         if let Some(built) = built {
             run(built);

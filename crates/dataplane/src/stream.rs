@@ -1,7 +1,17 @@
 //! Clients' TCP connections: accepted, read, written, closed.
 //!
-//! `connection.rs` is one connection with its TLS and queues, `table.rs` all of a worker. The other
-//! files are the verbs of [`Streams`].
+//! `connection.rs` contains one connection with TLS and queues. `table.rs` contains all connections
+//! of a worker. The other files contain the operations of [`Streams`].
+//!
+//! Terms:
+//!
+//! - A connection *holds its addresses* if only this connection can act on the allocation of its
+//!   5-tuple. At most one connection per 5-tuple holds the addresses.
+//! - A connection is *postponed* while the connection waits in the fair input queue.
+//! - A connection is *paused* while a TLS handshake waits for processor time of the customer's
+//!   share.
+//! - A request is *unserved* if the client has no response yet, and the request will be handled
+//!   again.
 
 mod accept;
 mod connection;
@@ -36,16 +46,16 @@ use table::StreamTable;
 /// Settings of clients' TCP connections.
 #[derive(Clone, Debug)]
 pub struct StreamSettings {
-    /// Load balancers: connections from there begin with a PROXY header.
+    /// Addresses of load balancers. Connections from these addresses start with a PROXY header.
     pub proxies: Vec<Prefix>,
-    /// TLS configuration; `None`: TLS is not served.
+    /// TLS configuration. `None` if TLS is not served.
     pub tls: Option<TlsConfig>,
-    /// Serves STUN without TLS as well.
+    /// True if STUN is also served without TLS.
     pub plain: bool,
-    /// URL to which certificate authorities are redirected, before the token of the challenge (RFC
-    /// 8555 §8.3).
+    /// URL prefix for redirecting certificate authorities, to which the token of the challenge is
+    /// appended (RFC 8555 §8.3).
     pub acme_redirect: Option<String>,
-    /// Limits of connections, of all workers together.
+    /// Connection limits of all workers together.
     pub admission: Arc<Admission>,
 }
 
@@ -58,26 +68,26 @@ pub(crate) struct Streams<N: Net> {
     evictable: Evictable,
     /// Connections with new output.
     unsent: Vec<SocketId>,
-    /// Connections whose output queue is full of answers.
+    /// Connections with an output queue that is full of answers.
     stuck: Vec<SocketId>,
-    /// Connections to be read in the next turn without a report of epoll, which does not know of
+    /// Connections to read in the next iteration without a report of epoll, which does not report
     /// buffered bytes.
     reread: Vec<SocketId>,
-    /// Connections whose handshakes wait for a share of the time, sorted by age.
+    /// Connections with handshakes that wait for a share of the time, sorted by age.
     paused: VecDeque<SocketId>,
-    /// Pipes whose client's connection was written or closed, for their other end.
+    /// Events of pipes, for the peers' connections.
     pipes: Vec<PipeEvent>,
-    /// Time of the next sweep; `None` without connections.
+    /// Time of the next sweep. `None` without connections.
     sweep_at: Option<Instant>,
-    /// New connections are for another process.
+    /// True if this process accepts connections. False if another process does.
     accepts: bool,
-    /// No socket is used: the predecessor has not committed.
+    /// True before the predecessor has committed. No socket is used in that time.
     is_before_commit: bool,
     /// Connections that have ended before the commit.
     ended: Vec<(Box<Stream<N>>, StreamEnd)>,
 }
 
-/// Change of the client's side of a pipe (RFC 6062).
+/// Change of a pipe's connection with the client (RFC 6062).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PipeEvent {
     /// Output was written.
@@ -87,10 +97,10 @@ pub(crate) enum PipeEvent {
 }
 
 impl<N: Net> Streams<N> {
-    /// Watches the acceptors.
+    /// Creates the state, and watches the acceptors.
     ///
     /// # Errors
-    /// No memory left for epoll.
+    /// No memory is left for epoll.
     pub(crate) fn new(
         net: &N,
         acceptors: Vec<N::Acceptor>,
@@ -131,28 +141,28 @@ impl<N: Net> Streams<N> {
         self.table.get_mut(id)
     }
 
-    /// Reads a connection in the next turn, whatever epoll reports.
+    /// Reads a connection in the next iteration, without a report of epoll.
     pub(crate) fn reread(&mut self, id: SocketId) {
         self.reread.push(id);
     }
 
-    /// Returns true if connections are to be read in the next turn.
+    /// Returns true if connections must be read in the next iteration.
     pub(crate) const fn has_rereads(&self) -> bool {
         !self.reread.is_empty()
     }
 
-    /// Takes the connections to be read without a report of epoll.
+    /// Takes the connections to read without a report of epoll.
     pub(crate) fn take_rereads(&mut self) -> Vec<SocketId> {
         std::mem::take(&mut self.reread)
     }
 
-    /// Returns the connections that are bound to a peer's, with these.
+    /// Returns the connections that are bound to peers' connections, with the peers' connections.
     pub(crate) fn pipes(&mut self) -> Vec<(SocketId, ConnectionId)> {
         let pipe = |stream: &mut Stream<N>| Some((stream.path.socket, stream.state.pipe()?));
         self.table.iter_mut().filter_map(pipe).collect()
     }
 
-    /// Takes the next change of a pipe.
+    /// Takes the next event of a pipe.
     pub(crate) fn pop_pipe_event(&mut self) -> Option<PipeEvent> {
         self.pipes.pop()
     }

@@ -17,9 +17,9 @@ use crate::limits::PEERS_WAITING;
 use peer::Peers;
 pub(crate) use peer::Readiness;
 
-/// Options of connections with peers: silent ones are probed, and given up after a quarter of an
-/// hour. Relays share their ports with no listener: the kernel prefers a relay, whose address is
-/// specific, to listeners of the same port at the wildcard address.
+/// Options of connections with peers. Silent connections are probed, and closed after a quarter of
+/// an hour without a response. Relays do not share ports with listeners: the kernel would prefer a
+/// relay, with a specific address, to a listener at the wildcard address.
 pub(crate) const PEER_OPTIONS: TcpOptions = TcpOptions {
     reuse_port: false,
     keepalive: Duration::from_mins(10),
@@ -33,7 +33,7 @@ pub(crate) const PEER_OPTIONS: TcpOptions = TcpOptions {
 #[derive(Debug)]
 pub(crate) struct TcpRelay<N: Net> {
     listening: BTreeMap<RelayId, N::Acceptor>,
-    /// Relays that cannot accept now, for want of descriptors.
+    /// Relays that cannot accept now, because no descriptors are left.
     paused: Vec<RelayId>,
     peers: Peers<N>,
 }
@@ -55,7 +55,7 @@ impl<N: Net> TcpRelay<N> {
         self.listening.contains_key(&relay)
     }
 
-    /// Returns the time at which a pipe resumes that was over its bandwidth.
+    /// Returns the time at which the next pipe over its bandwidth resumes.
     pub(crate) fn next_resume(&self) -> Option<Instant> {
         self.peers.next_resume()
     }

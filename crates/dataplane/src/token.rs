@@ -3,19 +3,19 @@
 use linux_net::SendSocket;
 use turn_types::{ConnectionId, RelayId, SocketId};
 
-/// A source of readiness, or a socket to send by.
+/// Source of readiness, or socket for sending.
 ///
-/// The number of a relay socket is its [`RelayId`], which is never reused: a late event or datagram
-/// of a closed relay socket cannot reach its successor.
+/// The number of a relay socket is the [`RelayId`], which is never reused. So a late event or
+/// datagram of a closed relay socket cannot reach another relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// Relay socket, UDP or listening for TCP.
+    /// Relay socket: a UDP socket or a TCP listener.
     Relay(RelayId),
     /// UDP listener.
     Listener(SocketId),
     /// Client's TCP connection.
     Stream(SocketId),
-    /// Listening TCP socket, by its index.
+    /// Listening TCP socket, by index.
     Acceptor(u32),
     /// TCP connection with a peer.
     Peer(ConnectionId),
@@ -23,23 +23,23 @@ pub(crate) enum Token {
     Ring,
 }
 
-/// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take
-/// centuries to reach it.
+/// Bit of every number that does not belong to a relay socket. Relays are numbered from zero, and
+/// would reach this bit after centuries.
 const NOT_A_RELAY: u64 = 1 << 63;
 
-/// Indices of acceptors are small: no other token has these numbers.
+/// Number of the ring. No other token has this number, because indices of acceptors are small.
 const RING: u64 = u64::MAX - 1;
 
-/// Bit of acceptors' numbers.
+/// Bit in the numbers of acceptors.
 const ACCEPTOR: u64 = 1 << 62;
 
-/// Bit of peer connections' numbers.
+/// Bit in the numbers of connections with peers.
 const PEER: u64 = 1 << 61;
 
-/// Highest bit of the [`SocketId`] of a client's TCP connection. Those of listeners are small.
+/// Highest bit in the [`SocketId`] of a client's TCP connection. The ids of listeners are small.
 pub(crate) const STREAM: u32 = 1 << 31;
 
-/// Highest bit of the [`SocketId`] of a DTLS session.
+/// Highest bit in the [`SocketId`] of a DTLS session.
 pub(crate) const DTLS_SESSION: u32 = 1 << 30;
 
 /// Returns true for a client's TCP connection.

@@ -1,4 +1,4 @@
-//! Datagrams of clients and peers, and the ICMP errors about them.
+//! Datagrams of clients and peers, and ICMP errors about sent datagrams.
 
 mod icmp;
 mod receive;

@@ -1,4 +1,4 @@
-//! One thread: its parts, and the loop that calls them in order.
+//! Worker thread: the parts of a worker, and the loop that calls the parts in a fixed order.
 
 mod commands;
 mod export;
@@ -43,47 +43,47 @@ use handover::Handover;
 pub use imported::ImportError;
 use ready::Ready;
 
-/// Everything a worker is made of.
+/// Configuration and parts of a new worker.
 pub struct WorkerSpec<N: Net = Kernel> {
-    /// Number of the worker: unique in the process, and its index among [`control::Workers`].
+    /// Number of the worker: unique in the process, and the index among [`control::Workers`].
     pub id: WorkerId,
-    /// Start time of the process, since 1970; part of allocation ids.
+    /// Start time of the process since 1970. Allocation ids contain this time.
     pub started: Duration,
-    /// Its UDP listeners.
+    /// UDP listeners of the worker.
     pub listeners: Vec<Listener<N>>,
     /// Shared sockets for relays of prefixes.
     pub shared: Vec<SharedSocket<N>>,
-    /// Its listening TCP sockets.
+    /// Listening TCP sockets of the worker.
     pub acceptors: Vec<N::Acceptor>,
     /// Settings of clients' TCP connections.
     pub streams: StreamSettings,
     /// Settings of DTLS.
     pub dtls: DtlsSettings,
-    /// Rules at the start.
+    /// Rules of the server at the start.
     pub policy: Arc<Policy>,
     /// Quotas and reservations of all workers.
     pub registry: Arc<dyn SharedRegistry>,
-    /// Randomness of the operating system, for this worker alone.
+    /// Random bytes from the operating system, different for each worker.
     pub seed: [u8; 32],
     /// Look-up of users.
     pub directory: Arc<dyn UserDirectory>,
-    /// Asked about each Allocate, where the rules say so.
+    /// Authorizer of Allocate requests, queried if the rules require authorization.
     pub authorizer: Arc<dyn Authorizer>,
     /// Counters, shared with the control plane.
     pub counters: Arc<WorkerCounters>,
-    /// Its receiving ends.
+    /// Receiving ends of the worker's queues.
     pub endpoint: WorkerEndpoint<N>,
-    /// Sending ends of all workers, itself included.
+    /// Sending ends of all workers' queues, including this worker.
     pub workers: WorkerChannels<N>,
-    /// Its routes in the kernel; `None`: the sockets relay everything.
+    /// Kernel routes of the worker. `None` if the sockets relay everything.
     pub routes: Option<N::Routes>,
     /// Options of all sockets.
     pub net: NetOptions,
-    /// Settings of its log.
+    /// Settings of the worker's log.
     pub log: LogOptions,
 }
 
-/// A worker. It shares nothing that a relayed packet touches.
+/// Worker of the data plane. No state that a relayed packet uses is shared with other workers.
 pub struct Worker<N: Net = Kernel> {
     cx: Context<N>,
     streams: Streams<N>,
@@ -96,15 +96,15 @@ pub struct Worker<N: Net = Kernel> {
     directory: Arc<dyn UserDirectory>,
     authorizer: Arc<dyn Authorizer>,
     ready: Ready,
-    /// Allocations to move when the server's commands are carried out.
+    /// Allocations to move after the server's commands are executed.
     leaving: Vec<Fetch>,
     handover: Handover<N>,
-    /// The next turn has work without any readiness.
+    /// True if the next iteration has work without any reported readiness.
     is_busy: bool,
     stopping: bool,
 }
 
-/// Parts that reach clients with connections.
+/// Parts that send to clients with connections.
 struct Clients<'a, N: Net> {
     streams: &'a mut Streams<N>,
     dtls: &'a mut Dtls,
@@ -127,10 +127,10 @@ impl<N: Net> std::fmt::Debug for Worker<N> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Builds a worker of its parts.
+    /// Creates a worker.
     ///
     /// # Errors
-    /// No memory left for epoll; a port of prefixes that another program has.
+    /// No memory is left for epoll, or another program uses a port of the prefixes.
     pub fn new(spec: WorkerSpec<N>) -> io::Result<Self> {
         let WorkerEndpoint { net, inbox, messages, .. } = spec.endpoint;
         let mut server = Server::new(ServerConfig {
@@ -180,13 +180,14 @@ impl<N: Net> Worker<N> {
         Ok(worker)
     }
 
-    /// Serves until a [`Request::Stop`](control::Request::Stop), then ends everything.
+    /// Serves until a [`Request::Stop`](control::Request::Stop), then closes everything.
     pub fn run(mut self) {
         while self.turn() {}
         self.finish();
     }
 
-    /// Waits and serves once; false after a [`Request::Stop`](control::Request::Stop).
+    /// Runs one iteration of the loop. Returns false after a
+    /// [`Request::Stop`](control::Request::Stop).
     pub fn turn(&mut self) -> bool {
         if self.handover.is_paused() {
             self.rest();
@@ -211,7 +212,7 @@ impl<N: Net> Worker<N> {
         !self.stopping
     }
 
-    /// Closes all allocations and connections, apart from those of another process.
+    /// Closes all allocations and connections, except those exported to another process.
     pub fn finish(mut self) {
         self.commit();
         let kept = self.send_last_copies();
@@ -221,7 +222,7 @@ impl<N: Net> Worker<N> {
         self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
         self.settle();
         if kept.is_some() {
-            // The keeper has the sessions: no alert is sent.
+            // The keeper has the sessions, so clients receive no alert.
             drop(self.dtls.export());
             self.dtls.commit(&mut self.cx);
         } else {
@@ -248,7 +249,8 @@ impl<N: Net> Worker<N> {
                 self.tcp_relay.next_resume(),
                 self.next_copies(),
             ];
-            // From the beginning of the last turn, a moment ago: timers have no finer grain.
+            // Counted from the start of the last iteration, which was recent: timers have no finer
+            // resolution.
             due.into_iter().flatten().min().map(|due| self.cx.until(due))
         };
         self.ready.clear();
@@ -271,7 +273,7 @@ impl<N: Net> Worker<N> {
         self.is_busy = false;
     }
 
-    /// Serves DTLS handshakes that had no time in earlier turns, as far as this one has.
+    /// Serves waiting DTLS handshakes while this iteration has processor time for handshakes.
     fn serve_waiting_handshakes(&mut self) {
         while let Some(waiting) = self.dtls.next_waiting(&mut self.cx) {
             self.make_room_to_receive();
@@ -280,10 +282,12 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves UDP sockets: listeners and relay sockets alternately, one batch each, so that neither
-    /// many relays nor a busy listener delays the other side; again those with more than a batch,
-    /// until enough is gathered; then the error queues. The more has queued up, the longer are the
-    /// GSO batches; while little has, results are sent early.
+    /// Serves the UDP sockets.
+    ///
+    /// Listeners and relay sockets are served alternately, one batch each. So neither many relays
+    /// nor a busy listener delays the other side. Sockets with more than one batch are served again
+    /// until enough is gathered. The error queues follow. If much input is queued, more is gathered
+    /// per GSO batch. If little is queued, the results are sent early.
     fn serve_datagrams(&mut self) {
         loop {
             for round in 0..self.ready.rounds() {
@@ -344,7 +348,7 @@ impl<N: Net> Worker<N> {
         more
     }
 
-    /// Serves the ring of the kernel path. epoll reports the rest again.
+    /// Serves the ring of the kernel path. epoll reports remaining datagrams again.
     fn serve_ring(&mut self) {
         for _ in 0..RING_ROUNDS_PER_TURN {
             if !self.receive_from_ring() {
@@ -412,7 +416,7 @@ impl<N: Net> Worker<N> {
         (cx, Clients { streams, dtls }, offload)
     }
 
-    /// Makes room for one receive call, if need be by sending the gathered datagrams.
+    /// Provides space for one receive call, if necessary by sending the gathered datagrams.
     fn make_room_to_receive(&mut self) {
         if self.cx.is_gathering_full() {
             self.send_gathered();
@@ -429,8 +433,9 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Keeps the ports of this server's own sockets from relays, whichever rules apply. The kernel
-    /// would refuse them; so it does those of prefixes, where a socket has all addresses.
+    /// Excludes the ports of this server's sockets from relays, under any rules. The kernel would
+    /// refuse these ports. The ports of prefixes are excluded as well, because a shared socket is
+    /// bound to all addresses of the family.
     fn exclude_listening_ports(&self, policy: &Policy) {
         for at in self.cx.sockets.listener_addrs().chain(self.streams.acceptor_addrs()) {
             for relay in &policy.relay {

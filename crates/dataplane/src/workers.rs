@@ -1,4 +1,4 @@
-//! Messages between workers, and the bounded queues that carry them.
+//! Messages between workers, and the bounded queues for these messages.
 
 mod channels;
 mod handover;

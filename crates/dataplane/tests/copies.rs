@@ -1,5 +1,5 @@
-//! Copies of a worker's allocations for a keeper. The limit of open files is the whole process's:
-//! this program has one test at a time.
+//! Copies of a worker's allocations for a keeper. The limit of open files belongs to the process,
+//! so this program runs one test at a time.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -18,17 +18,18 @@ use crate::support::end::End;
 use crate::support::user::TurnUser;
 use crate::support::{LOCALHOST, NOBODY, PATIENCE, World};
 
-/// Held by each test.
+/// Lock that each test holds.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Lets the worker copy everything to the returned end.
+/// Makes the worker send copies of all allocations to the returned receiver.
 fn copy(world: &World) -> Receiver<Export<OwnedFd>> {
     let (to, received) = sync_channel(COPIES_WAITING);
     world.channels.copy_to_keeper(&to);
     received
 }
 
-/// Lets the worker send what it has to the returned end, of a next process that has all by then.
+/// Makes the worker send copies to the returned receiver, as to a successor. Waits until all copies
+/// are sent.
 fn copy_to_next(world: &World) -> Receiver<Export<OwnedFd>> {
     let (to, received) = sync_channel(COPIES_WAITING);
     world.channels.copy_to_successor(&to);
@@ -36,7 +37,7 @@ fn copy_to_next(world: &World) -> Receiver<Export<OwnedFd>> {
     received
 }
 
-/// The allocations of the next copies that have some.
+/// Returns the allocations of the next nonempty copies.
 fn next(received: &Receiver<Export<OwnedFd>>) -> Vec<(AllocationId, bool)> {
     loop {
         let copies = received.recv_timeout(PATIENCE).unwrap().snapshot;
@@ -58,7 +59,7 @@ fn a_worker_without_descriptors_copies_when_it_has_some_again() {
     let received = {
         let _limited = lab_net::NoMoreFiles::begin().unwrap();
         let received = copy(&world);
-        // The worker has tried by then.
+        // The worker has made an attempt by then.
         world.totals();
         let copies = received.recv_timeout(Duration::ZERO);
         let is_empty = |copies: &Export<OwnedFd>| copies.snapshot.allocations.is_empty();
@@ -68,7 +69,7 @@ fn a_worker_without_descriptors_copies_when_it_has_some_again() {
         received
     };
     assert_eq!(next(&received), [(id, true)]);
-    // From then on without the socket.
+    // Later copies do not contain the socket.
     let mut bob = TurnUser::allocated(LOCALHOST, world.server);
     bob.bind_channel(End::at(support::PEER).addr());
     assert!(next(&received).iter().all(|(copied, _)| *copied != id));
@@ -81,7 +82,7 @@ fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
     let _alice = TurnUser::allocated(LOCALHOST, world.server);
     let received = copy(&world);
     assert_eq!(next(&received).len(), 1);
-    // The next copies are not due for a while.
+    // The next copies are due later.
     let _bob = TurnUser::allocated(LOCALHOST, world.server);
     let bob = world.all_sessions().into_iter().map(|one| one.id).max().unwrap();
     assert!(!world.ask(|reply| Request::End { id: NOBODY, reply }));
@@ -92,8 +93,8 @@ fn a_worker_that_ends_sends_what_has_changed_and_no_end() {
     assert!(changed.any(|copied| copied.id == bob), "{rest:?}");
 }
 
-/// Packets wait in the sockets while the rest is sent: of thousands of idle allocations there is
-/// none.
+/// Packets wait in the sockets while progress is sent. Thousands of idle allocations have no
+/// progress.
 #[test]
 fn the_next_process_hears_of_progress_since_the_copies_alone() {
     let _alone = ALONE.lock().unwrap();
@@ -142,7 +143,7 @@ fn a_keeper_that_comes_in_the_pause_gets_its_copies_behind_it() {
     assert_eq!(next(&received), [(id, true)]);
 }
 
-/// Later ends would be missing at the successor.
+/// Later ends of allocations would be missing at the successor.
 #[test]
 fn nothing_is_exported_after_a_failure_of_the_snapshots() {
     let _alone = ALONE.lock().unwrap();

@@ -1,4 +1,5 @@
-//! Answers from another address than the request came to (RFC 5780), through real sockets.
+//! Answers from a different address than the request's destination (RFC 5780), through real
+//! sockets.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -26,7 +27,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// A success, and where it came from.
+/// Receives a success response, and returns the response with its source address.
 fn hear(socket: &UdpSocket) -> (SocketAddr, Vec<u8>) {
     let mut bytes = vec![0; 4096];
     let (len, from) = socket.recv_from(&mut bytes).unwrap();
@@ -42,8 +43,8 @@ fn changed((change_ip, change_port): (bool, bool)) -> impl FnOnce(&mut MessageBu
     }
 }
 
-/// A worker that listens at four addresses and serves discovery there. The first pair is of one
-/// listener on every address: what is sent from there has to be told the address.
+/// Starts a worker that listens at four addresses and serves discovery there. One listener on every
+/// address provides the first pair, so each datagram sent there must specify a source address.
 fn discovering() -> (World, [[SocketAddr; 2]; 2]) {
     let other = IpAddr::from([127, 0, 0, 2]);
     let world = World::start(Start {
@@ -114,7 +115,8 @@ fn an_answer_goes_to_another_port_and_is_padded() {
     assert_eq!(sent, 40 * (plain as u64 + 1504), "padding is counted");
 }
 
-/// A policy with an address without a listener: logged, counted, and nothing breaks.
+/// A policy names an address without a listener. The attempt is logged and counted, and nothing
+/// else happens.
 #[test]
 fn an_address_that_nobody_listens_at_sends_nothing() {
     let (world, mut local) = discovering();

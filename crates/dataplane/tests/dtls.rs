@@ -43,12 +43,12 @@ fn data_goes_both_ways_by_channels_and_indications() {
     let mut other = End::at(PEER);
     alice.permit(PEER);
     other.send(alice.relayed(), b"no channel is mine");
-    // The permission is for the address: the channel is for another port of it.
+    // The permission covers the address. The channel is bound to another port of the address.
     assert_eq!(alice.hear(), (None, b"no channel is mine".to_vec()));
     let sessions = world.all_sessions();
     assert_eq!(sessions[0].five_tuple.transport, Transport::Dtls);
     world.assert_adds_up();
-    // A message too long for a record is dropped, and nothing else is harmed.
+    // A message that is too long for a record is dropped, without other effects.
     other.send(alice.relayed(), &vec![1; 20_000]);
     other.send(alice.relayed(), b"small");
     assert_eq!(alice.hear().1, b"small");
@@ -130,7 +130,8 @@ fn a_client_that_begins_anew_from_the_same_port_is_served_anew() {
     let world = world();
     let alice = DtlsUser::allocated(world.server);
     let again = alice.stream.get_ref().0.try_clone().unwrap();
-    // It has crashed and sends nothing more: OpenSSL sends no close_notify for a dropped session.
+    // The client has crashed and sends nothing more: OpenSSL sends no close_notify for a dropped
+    // session.
     drop(alice);
     let mut again = DtlsUser::connect_by(again, world.server);
     assert_eq!(world.count(Series::AssociationsEnded(AssociationEnd::Replaced)), 1);
@@ -140,7 +141,7 @@ fn a_client_that_begins_anew_from_the_same_port_is_served_anew() {
     world.assert_adds_up();
 }
 
-/// A sender with a forged address never gets a cookie for it.
+/// A sender with a forged address never receives a cookie for the address.
 #[test]
 fn a_hello_without_a_cookie_does_not_touch_an_association() {
     let world = world();
@@ -169,7 +170,7 @@ fn a_hundred_thousand_first_hellos_leave_nothing() {
         random[..4].copy_from_slice(&number.to_be_bytes());
         let question = hello(random, &[]);
         let _ = flood.send(&question);
-        // The receive buffer is not under test, nor is the speed of the machine.
+        // Neither the receive buffer nor the speed of the machine is under test.
         let sent = u64::from(number) + 1;
         if !sent.is_multiple_of(64) {
             continue;
@@ -195,7 +196,7 @@ fn a_hundred_thousand_first_hellos_leave_nothing() {
     DtlsUser::allocated(world.server);
 }
 
-/// A client that is at its address, and goes no further than the cookie.
+/// Starts a handshake with a valid cookie, and does not continue the handshake.
 fn half_open(world: &World) -> UdpSocket {
     let socket = socket(world.server);
     begin(&socket, [9; 32]);
@@ -215,13 +216,13 @@ fn a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone() {
     let totals = world.totals();
     assert_eq!(totals.value(Series::AssociationsHalfOpen), HALF_OPEN_MAX.into());
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::CrowdedOut)), more.into());
-    // An honest client is served all the same.
+    // An honest client is served nevertheless.
     DtlsUser::allocated(world.server);
     drop(sockets);
     world.assert_adds_up();
 }
 
-/// A table smaller than the limit of unfinished handshakes.
+/// The table is smaller than the limit of unfinished handshakes.
 #[test]
 fn in_a_small_table_unfinished_handshakes_make_room_for_other_networks() {
     let limits = ConnectionLimits { total: 40, per_address: 1000 };
@@ -282,7 +283,7 @@ fn a_cookie_begins_one_association() {
     world.assert_adds_up();
 }
 
-/// Sends hellos with cookies until the share of its address is used up.
+/// Sends hellos with cookies until the share of the address is exhausted.
 fn use_up_share(world: &World) {
     let flood = socket(world.server);
     let used_up = Series::AssociationsRefused(AssociationRefusal::Share);
@@ -313,7 +314,7 @@ fn an_address_has_a_share_of_the_time_and_others_are_served_at_once() {
     world.assert_adds_up();
 }
 
-/// TLS takes its part of the same share: it waits until there is some again.
+/// TLS uses the same share, and waits until some of the share is available again.
 #[test]
 fn a_tls_handshake_waits_for_the_share_of_its_address() {
     let tls = Some(support::tls::config());
@@ -343,7 +344,7 @@ fn the_answer_to_a_hello_is_sent_again_until_it_is_heard() {
     let world = world();
     let waiting = half_open(&world);
     let first = Instant::now();
-    // The same hello again has no effect of its own; the clock has.
+    // The server repeats the answer by a timer, without a repeated hello.
     let mut again = receive(&waiting);
     while again[13] != 2 {
         again = receive(&waiting);
@@ -379,7 +380,7 @@ fn what_belongs_to_no_association_is_dropped_by_reason() {
     let stranger = socket(world.server);
     let record = [23, 0xFE, 0xFD, 0, 1, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2, 3, 4];
     stranger.send(&record).unwrap();
-    // A hello that claims to have 600 000 bytes, and 35 of them.
+    // A hello that claims a length of 600 000 bytes, and contains 35.
     let mut giant = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22];
     giant.extend([1, 9, 0x27, 0xC0, 0, 0, 0, 0, 0, 0, 0, 10]);
     giant.extend([0; 10]);
@@ -463,7 +464,7 @@ fn a_hello_in_pieces_is_served_behind_its_cookie() {
     let in_pieces = Series::Drop(DropReason::DtlsHelloInPieces);
     assert_eq!(world.count(in_pieces), 1, "before any cookie");
     let [first, second] = in_two(&hello(random, cookie(&answer)), 70);
-    // In the wrong order, then in the right one, and once more.
+    // In the wrong order, then in the right order, and the last fragment again.
     for piece in [&second, &first, &second, &second] {
         client.send(piece).unwrap();
     }

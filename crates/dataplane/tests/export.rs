@@ -47,8 +47,8 @@ fn a_connect_in_flight_is_refused_and_its_client_leaves() {
     });
 }
 
-/// Both ends of a pipe have ended their directions, and the allocation's bandwidth leaves bytes
-/// unread.
+/// Both directions of the pipe have ended, and bytes remain unread because of the allocation's
+/// bandwidth limit.
 #[test]
 fn a_pipe_with_unread_bytes_behind_both_ends_leaves() {
     let mut policy = Policy { tcp_relaying: true, ..policy() };
@@ -109,7 +109,7 @@ fn a_tls_handshake_ends_when_another_process_serves() {
     // An incomplete ClientHello.
     client.write_all(&[22, 3, 1, 2, 0, 1]).unwrap();
     eventually("it is accepted", || world.count(Series::StreamsLive) == 1);
-    // The worker reads before it answers.
+    // The worker reads before the response to this request.
     world.totals();
     let left = world.channels.export().unwrap();
     assert_eq!(left[0].snapshot.streams.len(), 0);

@@ -1,4 +1,4 @@
-//! DTLS handshakes that find no time in a turn of a worker's loop.
+//! DTLS handshakes without processor time in an iteration of a worker's loop.
 
 use std::net::UdpSocket;
 
@@ -19,7 +19,7 @@ use crate::support::{BY_ADDRESS, NOBODY, Start, World};
 const BUSY: Series = Series::AssociationsRefused(AssociationRefusal::Busy);
 const DROPPED: Series = Series::Drop(DropReason::DtlsBusy);
 
-/// Handshakes that are begun in one turn at most.
+/// Maximum number of handshakes that start in one iteration.
 const PER_TURN: usize =
     (HANDSHAKE_TIME_PER_TURN.as_micros() / HANDSHAKE_STEP_MIN.as_micros()) as usize;
 
@@ -29,12 +29,12 @@ fn world(limits: ConnectionLimits) -> World {
     World::start(Start { dtls: Some(config()), limits, net, ..Start::default() })
 }
 
-/// A world where addresses are shared by many customers.
+/// Starts a world in which many customers share each address.
 fn unshared() -> World {
     world(ConnectionLimits { total: 0, per_address: 0 })
 }
 
-/// Clients of one address, and their hellos with cookies.
+/// Returns clients of one address, and the clients' hellos with cookies.
 fn clients(world: &World, address: [u8; 4], count: usize) -> Vec<(UdpSocket, Vec<u8>)> {
     let client = |number: usize| {
         let socket = socket_at(address, world.server);
@@ -50,7 +50,7 @@ fn send_all(clients: &[(UdpSocket, Vec<u8>)]) {
     }
 }
 
-/// Waits until so many hellos were taken, one way or the other.
+/// Waits until `hellos` hellos were processed, with any result.
 fn totals_when_taken(world: &World, hellos: usize) -> CounterTotals {
     eventually("all are taken", || {
         world.count(Series::AssociationsBegun) + world.count(BUSY) == hellos as u64
@@ -58,8 +58,8 @@ fn totals_when_taken(world: &World, hellos: usize) -> CounterTotals {
     world.totals()
 }
 
-/// Handshakes of clients that have a cookie, and have sent their hellos with it while the worker
-/// was held.
+/// Starts handshakes of clients with cookies. All hellos with cookies are sent while the worker is
+/// held.
 fn begun_all_at_once(world: &World, clients: u64) -> Vec<SslStream<Wire>> {
     let mut handshakes: Vec<_> = (0..clients)
         .map(|_| {
@@ -81,7 +81,7 @@ fn begun_all_at_once(world: &World, clients: u64) -> Vec<SslStream<Wire>> {
     handshakes
 }
 
-/// Others' packets do not wait for all of them, and none of them has to be sent again.
+/// Other clients' packets do not wait for all handshakes, and no handshake must be repeated.
 #[test]
 fn handshakes_that_come_all_at_once_are_begun_a_few_at_a_time_and_none_is_dropped() {
     let world = unshared();
@@ -92,7 +92,7 @@ fn handshakes_that_come_all_at_once_are_begun_a_few_at_a_time_and_none_is_droppe
         handshakes.retain_mut(|handshake| !go_on(handshake));
         handshakes.is_empty()
     });
-    // Each has two steps at least; a turn may have begun before it was looked.
+    // Each handshake has at least two steps. An iteration may have started before the count.
     assert!(world.turns() - before >= 2 * clients / PER_TURN as u64 - 1);
     let totals = world.totals();
     assert_eq!(totals.value(Series::AssociationsEstablished), clients);
@@ -101,11 +101,11 @@ fn handshakes_that_come_all_at_once_are_begun_a_few_at_a_time_and_none_is_droppe
     world.assert_adds_up();
 }
 
-/// The queue has an order: that of the clients' shares.
+/// The queue is sorted by the clients' shares.
 #[test]
 fn clients_of_other_networks_are_begun_before_a_flood() {
     let world = world(BY_ADDRESS);
-    // No more than are received in one turn.
+    // At most the number that one iteration receives.
     let many = 200;
     let flood = clients(&world, [127, 0, 0, 1], many);
     let others = clients(&world, [127, 9, 0, 9], 5);
@@ -153,7 +153,7 @@ fn a_record_that_waits_for_an_association_that_ends_is_dropped() {
     let crowding = clients(&world, [127, 0, 0, 1], 1);
     let others = clients(&world, [127, 0, 0, 9], PER_TURN);
     let held = world.hold();
-    // The time of the turn in which the hello and the record come.
+    // Uses up the time of the iteration in which the hello and the record are received.
     send_all(&others);
     send_all(&crowding);
     oldest.send(&[20, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 1]).unwrap();
@@ -173,8 +173,8 @@ fn what_waits_when_the_worker_stops_is_counted() {
     let before = world.totals();
     let held = world.hold();
     send_all(&clients);
-    // So that it stops in the turn in which they come: with the one that holds it, as many requests
-    // as a turn has.
+    // The worker stops in the iteration that receives the hellos. Together with the holding
+    // request, these requests are the maximum of one iteration.
     for _ in 1..REQUESTS_PER_TURN {
         world.mailbox.post(Request::End { id: NOBODY, reply: Box::new(drop) }).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Ports that something listens on are never relay ports, on the real kernel.
+//! Ports with a listening socket are never relay ports, on the real kernel.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -16,22 +16,22 @@ const TCP: u8 = 6;
 /// Insufficient Capacity (RFC 8656 §14.5).
 const NO_PORT: Option<u16> = Some(508);
 
-/// Relays from one address, by this port alone.
+/// Returns rules that relay from one address and only this port.
 fn only_port(port: u16) -> Policy {
     let ports = PortRange::new(port, port).unwrap();
     let relay = policy().relay[..1].to_vec();
     Policy { tcp_relaying: true, relay, ports, ..policy() }
 }
 
-/// The error code of an allocation, if it is refused.
+/// Requests an allocation, and returns the error code if refused.
 fn allocate(alice: &mut Alice, protocol: u8) -> Option<u16> {
     code_of(&alice.ask(Method::ALLOCATE, |builder| {
         builder.requested_transport(protocol);
     }))
 }
 
-/// A listener of another program of the same user, which shares its port as servers with several
-/// processes do.
+/// Opens a listener as another program of the same user. The listener shares its port, like servers
+/// with several processes.
 fn foreign_listener() -> TcpListener {
     let long = Duration::from_secs(60);
     let options = TcpOptions {
@@ -74,8 +74,8 @@ fn a_relay_does_not_take_over_a_port_that_another_program_receives_on() {
     assert_eq!(allocate(&mut alice, UDP), NO_PORT);
 }
 
-/// Whatever the kernel would say: no port of a listener is ever drawn, also under rules that come
-/// later.
+/// No port of a listener is ever drawn, even if the kernel would accept the port. Later rules
+/// exclude these ports as well.
 #[test]
 fn ports_of_the_servers_own_listeners_are_never_drawn() {
     let world = World::start(Start { listen: ANYWHERE, ..Start::default() });

@@ -1,6 +1,6 @@
-//! The tests of this crate from the outside, as one program: each more would be linked with the
-//! whole crate. Programs of their own are those that count for a whole process: `no_allocation.rs`,
-//! `system_calls.rs`.
+//! Integration tests of this crate, linked as one program, because each further program would be
+//! linked with the complete crate. Tests that measure a complete process are separate programs:
+//! `no_allocation.rs`, `system_calls.rs`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod copies;

@@ -1,4 +1,4 @@
-//! RFC 8016 over sockets: an allocation moves to the worker of its client's new 5-tuple.
+//! RFC 8016 over sockets: an allocation moves to the worker of the client's new 5-tuple.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -36,7 +36,7 @@ use crate::support::{
 const WORKERS: u16 = 2;
 const CHANNEL: [u8; 2] = [0x40, 0x00];
 
-/// Everybody is alice.
+/// Directory in which every user is alice.
 struct Users;
 
 impl UserDirectory for Users {
@@ -113,7 +113,7 @@ impl Server {
         Self { addr, mailboxes, counters, threads }
     }
 
-    /// The allocations of each worker.
+    /// Returns the allocations of each worker.
     fn sessions(&self) -> Vec<Vec<AllocationRecord>> {
         let of = |mailbox: &Mailbox| {
             let (sender, answer) = mpsc::channel();
@@ -142,7 +142,7 @@ impl Drop for Server {
     }
 }
 
-/// The transport of a client's messages.
+/// Transport of a client's messages.
 trait Way {
     fn write(&mut self, message: &[u8]);
     fn read(&mut self) -> Vec<u8>;
@@ -181,7 +181,7 @@ impl Way for DtlsUser {
     }
 }
 
-/// A client by one way.
+/// Client that uses one transport.
 struct Client<W = UdpSocket> {
     way: W,
     nonce: Vec<u8>,
@@ -210,7 +210,7 @@ impl<W: Way> Client<W> {
         client
     }
 
-    /// A request; with credentials, once there is a nonce.
+    /// Sends a request, with credentials after the first nonce, and returns the response.
     fn request(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
         self.transactions += 1;
         let mut out = [0; 1000];
@@ -247,14 +247,14 @@ impl<W: Way> Client<W> {
         answer
     }
 
-    /// Allocates; the ticket that it moves by.
+    /// Requests an allocation, and returns the ticket for a move.
     fn allocate(&mut self) -> Vec<u8> {
         ticket_of(&self.success(Method::ALLOCATE, |b| {
             b.requested_transport(17).mobility_ticket(&[]);
         }))
     }
 
-    /// Takes the allocation of this ticket; the next ticket.
+    /// Moves the allocation of this ticket to this client, and returns the next ticket.
     fn take(&mut self, ticket: &[u8]) -> Vec<u8> {
         ticket_of(&self.success(Method::REFRESH, |b| {
             b.mobility_ticket(ticket);
@@ -268,15 +268,15 @@ impl<W: Way> Client<W> {
         });
     }
 
-    /// Data goes both ways, from the same relayed address as ever.
+    /// Asserts that data passes in both directions, with an unchanged relayed address.
     fn talk(&mut self, peer: &UdpSocket, relayed: SocketAddr, data: u8) {
         assert_eq!(self.reach(peer, data), relayed);
         peer.send_to(b"back", relayed).unwrap();
         assert_eq!(self.way.read(), [&CHANNEL[..], &[0, 4], b"back"].concat());
     }
 
-    /// Sends `data` by the channel until it is echoed at `peer`: what is sent while an allocation
-    /// is on its way is lost.
+    /// Sends `data` through the channel until `peer` receives the data. Data sent during a move is
+    /// lost.
     fn reach(&mut self, peer: &UdpSocket, data: u8) -> SocketAddr {
         for _ in 0..100 {
             self.way.write(&[CHANNEL[0], CHANNEL[1], 0, 1, data]);
@@ -311,17 +311,18 @@ fn an_allocation_follows_its_client_through_all_workers() {
     let mut moves = 0;
     let home = |server: &Server| server.sessions().iter().position(|list| list.len() == 1).unwrap();
     homes.insert(home(&server));
-    // Each new port is any worker's: 2^-40 that one of them has none.
+    // Each new port belongs to a random worker. The probability that one worker has no port is
+    // 2^-40.
     while moves < 40 && (crossed < 3 || homes.len() < 2) {
         moves += 1;
         let before = home(&server);
         let mut next = Client::new(&server);
         ticket = next.take(&ticket);
-        // Make before break: the old 5-tuple carries data both ways.
+        // Make before break: the old 5-tuple carries data in both directions.
         assert_eq!(client.reach(&peer, 100), relayed);
         peer.send_to(b"old", relayed).unwrap();
         assert_eq!(client.way.read(), [&CHANNEL[..], &[0, 3], b"old"].concat());
-        // Then the new one.
+        // Then the new 5-tuple carries data.
         assert_eq!(next.reach(&peer, moves), relayed, "the relayed address stays");
         peer.send_to(b"new", relayed).unwrap();
         assert_eq!(next.way.read(), [&CHANNEL[..], &[0, 3], b"new"].concat());
@@ -366,7 +367,7 @@ fn an_allocation_changes_from_one_transport_to_another() {
     let mut by_tcp = Client::over(StreamUser::connect(here));
     let ticket = by_tcp.take(&ticket);
     by_tcp.talk(&peer, relayed, 3);
-    // What is over has no part in it any more.
+    // A closed connection has no effect.
     by_dtls.way.stream.shutdown().unwrap();
     by_tcp.talk(&peer, relayed, 4);
 
@@ -389,7 +390,7 @@ fn an_allocation_changes_from_one_transport_to_another() {
     assert!(worlds.iter().all(|world| world.all_sessions().is_empty()));
 }
 
-/// A request is enough, and is answered.
+/// A request suffices for the move, and gets a response.
 #[test]
 fn a_request_from_a_new_address_waits_for_the_allocation() {
     let server = Server::start();
@@ -405,12 +406,12 @@ fn a_request_from_a_new_address_waits_for_the_allocation() {
     assert_eq!(server.moved(), 8);
 }
 
-/// A client of one worker whose new 5-tuple is another's, and who sends `COUNT` datagrams with its
-/// Refresh by ticket: before the answer, or right behind it.
+/// Number of datagrams that a moving client sends with the Refresh by ticket, before or after the
+/// response. The client's new 5-tuple belongs to another worker.
 const COUNT: u8 = 60;
 
 impl<W: Way> Client<W> {
-    /// A Refresh by ticket.
+    /// Returns a Refresh by ticket.
     fn refresh_by(&mut self, ticket: &[u8]) -> Vec<u8> {
         self.request(Method::REFRESH, |b| {
             b.mobility_ticket(ticket);
@@ -434,7 +435,7 @@ fn numbers_at(peer: &UdpSocket, count: u8) -> Vec<u8> {
     numbers.collect()
 }
 
-/// The numbers that a client receives by its channel, up to `COUNT`.
+/// Returns the numbers that a client receives through the channel, up to `COUNT`.
 fn numbers_by(way: &mut impl Way) -> Vec<u8> {
     let mut numbers = Vec::new();
     while numbers.last() != Some(&COUNT) {
@@ -446,7 +447,7 @@ fn numbers_by(way: &mut impl Way) -> Vec<u8> {
     numbers
 }
 
-/// Datagrams that reached a client after its move.
+/// Returns the datagrams that have reached a client after the move.
 fn numbers_so_far(socket: &mut UdpSocket) -> Vec<u8> {
     socket.set_nonblocking(true).unwrap();
     let mut buffer = [0; 100];
@@ -480,8 +481,8 @@ fn loses_nothing_under<W: Way>(policy: Policy, connect: impl Fn(&[World]) -> W) 
             peer.send_to(&[number], relayed).unwrap();
         }
         assert_eq!(numbers_at(&peer, COUNT), (0..COUNT).collect::<Vec<_>>(), "{answered_first}");
-        // Some comes by the old way, until the client is heard by the new one, and the rest by
-        // that.
+        // Some data arrives through the old 5-tuple, until the worker has received a packet from
+        // the new 5-tuple. The remaining data arrives through the new 5-tuple.
         peer.send_to(&[COUNT], relayed).unwrap();
         let late = numbers_by(&mut new.way);
         let early = numbers_so_far(&mut old.way);
@@ -498,8 +499,8 @@ fn a_move_loses_nothing_over_udp() {
     loses_nothing(|worlds| connected(worlds[1].server));
 }
 
-/// Data after a Refresh by ticket that waits for its user: the successor gets it, and each packet
-/// has a fate.
+/// Data follows a Refresh by ticket that waits for the user look-up. The successor gets the data,
+/// and each packet has a fate.
 #[test]
 fn data_of_a_client_that_moves_is_exported() {
     let policy = Policy { mobility: true, ..policy() };
@@ -523,7 +524,7 @@ fn data_of_a_client_that_moves_is_exported() {
     worlds.iter().for_each(World::assert_adds_up);
 }
 
-/// The allocation leaves the socket that it shares with others.
+/// The allocation moves away from the shared socket.
 #[test]
 fn a_move_loses_nothing_of_a_prefix() {
     let policy = support::prefix::policy(WORKERS);
@@ -545,8 +546,8 @@ fn a_move_loses_nothing_over_dtls() {
     loses_nothing(|worlds| DtlsUser::connect(worlds[1].server));
 }
 
-/// A next process has connections only in the pause. Without the connection it would not expect the
-/// client there.
+/// A successor receives connections only in the pause. Without the connection, the successor would
+/// not expect the client there.
 #[test]
 fn an_allocation_on_its_way_to_a_connection_is_handed_over_in_the_pause() {
     let policy = Policy { mobility: true, ..policy() };

@@ -1,4 +1,4 @@
-//! After warm-up, a relayed packet costs the worker no heap allocation.
+//! After warm-up, a relayed packet causes no heap allocation in the worker.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
@@ -14,17 +14,17 @@ use turn_types::{IpFamily, IpMeta};
 #[global_allocator]
 static ALLOCATOR: lab_net::allocations::Counting = lab_net::allocations::Counting;
 
-/// Allocations of the worker's own thread so far: a reply is called on it, here to a
-/// request that does nothing.
+/// Returns the number of allocations of the worker's thread so far. The worker calls a reply on
+/// this thread, here the reply to a request without effect.
 fn allocations(world: &World) -> u64 {
-    // Unlike `channel`, it allocates nothing when something is sent.
+    // Unlike `channel`, a bounded channel allocates nothing when a value is sent.
     let (sender, count) = std::sync::mpsc::sync_channel(1);
     let reply = Box::new(move |_| sender.send(lab_net::allocations::on_this_thread()).unwrap());
     world.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
     count.recv_timeout(support::PATIENCE).unwrap()
 }
 
-/// Both directions, channels and indications, single datagrams and bursts, and drops.
+/// Relays in both directions: channels and indications, single datagrams and bursts, and drops.
 fn relay(user: &mut TurnUser, peer: &mut End, path: (ChannelNumber, std::net::SocketAddr)) {
     let (channel, relayed) = path;
     let burst = [&[1_u8; 300][..]; 20];
@@ -61,7 +61,8 @@ fn relaying_allocates_nothing() {
     world.assert_adds_up();
 }
 
-/// OpenSSL's own are not counted: it has its buffers for as long as the association lasts.
+/// OpenSSL's allocations are not included. OpenSSL keeps its buffers for the lifetime of the
+/// association.
 #[test]
 fn relaying_over_dtls_allocates_nothing() {
     let world = World::start(Start { dtls: Some(config()), ..Start::default() });

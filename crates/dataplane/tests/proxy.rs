@@ -1,4 +1,4 @@
-//! Behind a load balancer that speaks the PROXY protocol.
+//! Clients that connect through a load balancer with the PROXY protocol.
 
 use std::io::{Read as _, Write as _};
 
@@ -42,7 +42,7 @@ fn who_says_nothing_of_it_is_not_served() {
     let world = world(0);
     let mut alice = StreamUser::connect(world.server);
     alice.write(&[0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    // Closed, with or without a reset.
+    // The connection is closed, with or without a reset.
     assert_eq!(alice.socket.read(&mut [0; 64]).unwrap_or(0), 0);
     eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::NoProxyHeader)) == 1);
 }
@@ -93,7 +93,8 @@ fn places_are_counted_for_who_is_behind_it() {
     other.allocate();
 }
 
-/// One client port towards two addresses of the load balancer, as behind a NAT that keeps ports.
+/// One client port connects to two addresses of the load balancer, for example through a NAT that
+/// keeps ports.
 #[test]
 fn connections_to_different_addresses_of_the_load_balancer_do_not_meet() {
     let world = world(0);
@@ -120,8 +121,8 @@ fn connections_to_different_addresses_of_the_load_balancer_do_not_meet() {
     assert_eq!(peer.receive().bytes, b"still here");
 }
 
-/// Two load balancers that know different clients by one address, or a connection whose end is not
-/// known yet.
+/// Two connections have equal addresses. Two load balancers may know different clients by one
+/// address, or the server has not yet detected the end of a connection.
 #[test]
 fn a_connection_of_the_same_addresses_replaces_the_one_before() {
     let world = world(0);
@@ -132,7 +133,7 @@ fn a_connection_of_the_same_addresses_replaces_the_one_before() {
     let mut after = StreamUser::connect(world.server);
     after.write(LINE);
     after.allocate();
-    // Bytes of the first one are not taken for the second one's.
+    // Bytes of the first connection are not attributed to the second connection.
     assert_eq!(before.read(), None);
     eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::Replaced)) == 1);
     drop(before);

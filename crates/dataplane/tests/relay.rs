@@ -1,5 +1,4 @@
-//! Relaying through a worker, on the real kernel: boundaries, header fields, families, errors,
-//! sums.
+//! Relaying through a worker on the real kernel: boundaries, header fields, families, errors, sums.
 
 use control::{Fate, Histogram, Leg, Series};
 use dataplane::limits::{RELAYS_OUT_OF_ORDER, WAITING_REPORTED};
@@ -32,11 +31,11 @@ fn channel_data_goes_both_ways() {
     world.assert_adds_up();
 }
 
-/// Busy relays of one client, most of which wait for later iterations. So many wait that the kernel
-/// reports some no more.
+/// Busy relays of one client, most of which wait for later iterations. The number of waiting relays
+/// is so large that the kernel stops reporting some of the relays.
 #[test]
 fn relays_that_wait_lose_nothing_and_keep_the_order() {
-    // Shares by address.
+    // Shares are per address.
     let limits = ConnectionLimits { total: 0, per_address: 1000 };
     let world = World::start(Start { limits, ..Start::default() });
     let mut peer = End::at(PEER);
@@ -59,7 +58,7 @@ fn relays_that_wait_lose_nothing_and_keep_the_order() {
             assert_eq!(user.hear().payload, [number]);
         }
     }
-    // The kernel reports their input again.
+    // The kernel reports input of these relays again.
     for user in &mut users {
         peer.send(user.relayed(IpFamily::V4), b"later");
         assert_eq!(user.hear().payload, b"later");
@@ -94,7 +93,7 @@ fn datagrams_longer_than_any_link_takes_go_both_ways() {
         let mut alice = TurnUser::allocated_with(families, listen, world.server);
         let relayed = alice.relayed(IpFamily::of(peer_ip));
         alice.permit(peer_ip);
-        // The longest that IPv4 takes with an indication around it or ChannelData in front.
+        // The last is the maximum length over IPv4 with an indication or a ChannelData header.
         for len in [1500, 9000, 65_456] {
             let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
             alice.indicate(peer.addr(), &data, IpMeta::DEFAULT);
@@ -159,7 +158,8 @@ fn ttl_is_counted_down_and_traffic_class_carried_on_both_legs() {
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
     let meta = |ttl, tos| IpMeta { ttl, tos, dont_fragment: false };
-    // Expedited Forwarding with ECT(0), best effort with congestion experienced, nothing.
+    // Expedited Forwarding with ECT(0), best effort with congestion experienced, and default
+    // values.
     for (ttl, tos) in [(10, 0xBA), (2, 0x03), (255, 0)] {
         alice.say(channel, &[b"x"], meta(ttl, tos));
         assert_eq!(peer.receive().meta, meta(ttl - 1, tos));
@@ -172,7 +172,7 @@ fn ttl_is_counted_down_and_traffic_class_carried_on_both_legs() {
     world.assert_adds_up();
 }
 
-/// Bursts with equal and with unequal sizes, and with an empty datagram among them.
+/// Returns bursts with equal sizes, with unequal sizes, and with an empty datagram.
 fn bursts() -> [Vec<Vec<u8>>; 3] {
     let sized = |sizes: &[usize]| -> Vec<Vec<u8>> {
         (0..).zip(sizes).map(|(n, &size)| vec![n; size]).collect()
@@ -214,7 +214,8 @@ fn bursts_keep_their_boundaries_and_cross_in_one_piece() {
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
     let [burst, ..] = bursts();
-    // Twelve in one message is the fifth bucket. Sockets see some bursts before they ask for that.
+    // Twelve datagrams in one message belong to the fifth bucket. Sockets receive some bursts
+    // before they coalesce.
     let crossings = |histogram| world.count(Series::Bucket(histogram, 4));
     let crossed = || (crossings(Histogram::ReceivedSegments), crossings(Histogram::SentSegments));
     let before = crossed();
@@ -254,7 +255,7 @@ fn segments_of_one_burst_may_belong_to_different_channels() {
             out
         })
         .collect();
-    // The socket sees some bursts before it asks for one to come as one.
+    // The socket receives some bursts before it coalesces.
     eventually("bursts come as one", || {
         alice.end.send_burst(world.server, &as_slices(&framed), IpMeta::DEFAULT);
         for (n, peer) in peers.iter_mut().enumerate() {
@@ -292,13 +293,13 @@ fn the_largest_datagrams_pass() {
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
-    // The largest UDP payload, less the ChannelData header of the other leg.
+    // The maximum UDP payload without the ChannelData header of the other leg.
     let payload: Vec<u8> = (0..65_503_u32).map(|n| n as u8).collect();
     alice.say(channel, &[&payload], IpMeta::DEFAULT);
     assert!(peer.receive().bytes == payload);
     peer.send(relayed, &payload);
     assert!(alice.hear().payload == payload);
-    // One byte more has no room for the header.
+    // One byte more leaves no space for the header.
     peer.send(relayed, &vec![0; 65_504]);
     assert_eq!(world.count(Series::Drop(DropReason::TooLong)), 1);
     world.assert_adds_up();
@@ -312,13 +313,14 @@ fn a_closed_port_of_a_peer_is_reported_to_the_client() {
     let gone = End::at(PEER).addr();
     alice.indicate(gone, b"anybody?", IpMeta::DEFAULT);
     let (peer, icmp) = alice.hear_icmp();
-    // Destination unreachable, port unreachable (RFC 792). The port is not told (RFC 8656 §11.5).
+    // Destination unreachable, port unreachable (RFC 792). The port is not reported (RFC 8656
+    // §11.5).
     assert_eq!((peer.ip(), icmp.kind, icmp.code), (PEER, 3, 3));
     assert_eq!(world.count(Series::Fate(Fate::IcmpReported)), 1);
     assert_eq!(world.count(Series::IcmpErrors), 1);
     world.assert_adds_up();
 
-    // The error has left nothing behind that would hit others.
+    // The error has no effect on other packets.
     let mut peer = End::at(PEER);
     alice.indicate(peer.addr(), b"hello", IpMeta::DEFAULT);
     assert_eq!(peer.receive().bytes, b"hello");
@@ -342,7 +344,7 @@ fn what_the_kernel_refuses_to_send_is_counted_as_that_and_nothing_else() {
     let world = World::new();
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     alice.permit(NOWHERE);
-    // Linux lets nothing out of the host that comes from a loopback address.
+    // Linux does not send packets with a loopback source address to other hosts.
     alice.indicate((NOWHERE, 9).into(), b"hello", IpMeta::DEFAULT);
     assert_eq!(world.count(Series::Drop(DropReason::SendRefused)), 1);
     assert_eq!(world.count(Series::Fate(Fate::ToPeer)), 0);
@@ -402,7 +404,7 @@ fn a_wildcard_listener_answers_from_the_address_it_was_asked_at() {
     for host in [1, 3, 77] {
         let server = ([127, 0, 0, host], world.server.port()).into();
         let mut peer = End::at(PEER);
-        // It asserts that answers come from `server`.
+        // The helper asserts that answers arrive from `server`.
         let mut alice = TurnUser::allocated(LOCALHOST, server);
         let relayed = alice.relayed(IpFamily::V4);
         let channel = alice.bind_channel(peer.addr());

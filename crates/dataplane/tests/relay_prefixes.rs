@@ -1,4 +1,4 @@
-//! Relaying from addresses of a prefix by one socket, on the real kernel.
+//! Relaying from addresses of a prefix through one socket, on the real kernel.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -85,7 +85,8 @@ fn datagrams_to_addresses_without_an_allocation_are_dropped_and_counted() {
     let mut peer = End::at(PEER);
     let (mut alice, relayed) = allocated(&world);
     alice.permit(PEER);
-    // Free addresses of the prefix, another of this host, and that of an allocation that has ended.
+    // Free addresses of the prefix, another address of this host, and the address of an ended
+    // allocation.
     let (mut other, gone) = allocated(&world);
     other.release();
     let free = SocketAddr::new("127.77.250.250".parse().unwrap(), relayed.port());
@@ -104,7 +105,7 @@ fn a_packet_that_must_not_be_fragmented_binds_no_other() {
     let mut peer = End::at(PEER);
     let ((mut a, _), (mut b, _)) = (allocated(&world), allocated(&world));
     let (on_a, on_b) = (a.bind_channel(peer.addr()), b.bind_channel(peer.addr()));
-    // Longer than a link takes whole, in fragments.
+    // Longer than the link's MTU, sent in fragments.
     let long = vec![7; 60_000];
     let forbidden = IpMeta { dont_fragment: true, ..IpMeta::DEFAULT };
     for _ in 0..3 {
@@ -143,8 +144,8 @@ fn a_relay_for_tcp_calls_and_is_called_at_its_own_address() {
     world.assert_adds_up();
 }
 
-/// Allocations of clients over UDP and DTLS are exported, the latter with the session. After a
-/// rollback both continue.
+/// Allocations of clients over UDP and DTLS are exported, with the session in the case of DTLS.
+/// After a rollback both clients continue.
 #[test]
 fn a_session_of_dtls_leaves_with_its_allocation() {
     let (policy, dtls) = (prefix::policy(1), Some(config()));

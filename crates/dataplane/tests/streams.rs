@@ -60,7 +60,7 @@ fn messages_are_found_however_they_are_cut() {
     world.assert_adds_up();
 }
 
-/// A Binding request.
+/// Returns a Binding request.
 fn binding(number: u8) -> [u8; 20] {
     let mut request = [number; 20];
     request[..8].copy_from_slice(&[0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42]);
@@ -83,7 +83,7 @@ fn requests_need_not_wait_for_answers() {
     }
 }
 
-/// Packets of other clients are served between the messages of a client that sends many.
+/// Packets of other clients are served between the messages of a client that sends many messages.
 #[test]
 fn a_turn_serves_so_many_messages_of_a_connection() {
     let world = World::new();
@@ -128,10 +128,10 @@ fn a_turn_serves_so_many_records_of_a_connection() {
     world.assert_adds_up();
 }
 
-/// Neither do connections of one client that have something in every turn delay those of others.
+/// Connections of one client with input in every iteration do not delay other clients' connections.
 #[test]
 fn who_sends_little_is_served_before_who_sends_much() {
-    // Shares by address, then by connection.
+    // Shares per address, then per connection.
     for per_address in [1000, 0] {
         little_is_served_before_much(ConnectionLimits { total: 0, per_address });
     }
@@ -151,13 +151,13 @@ fn little_is_served_before_much(limits: ConnectionLimits) {
     };
     let (mut crowd, mut alone) =
         (users([127, 0, 9, 1], 2 * SOCKETS_PER_TURN), users([127, 0, 8, 1], 1));
-    // Of what is served together, one message is for a channel that exists: no datagram is lost.
+    // Only one of the messages served together is for an existing channel, so no datagram is lost.
     let without_channel = framed(ChannelNumber::new(0x4FFE).unwrap(), b"none");
     for (user, channel) in &mut crowd {
         let others = without_channel.repeat(MESSAGES_PER_READ as usize - 1);
         user.write(&[framed(*channel, b"many"), others].concat().repeat(8));
     }
-    // All of them wait some turns later.
+    // After some iterations all of these connections wait.
     let begun = world.turns();
     eventually("they are seen", || world.turns() > begun + 8);
     let hold = world.hold();
@@ -180,7 +180,7 @@ fn who_reads_no_answers_is_not_read() {
     alice.socket.set_nonblocking(true).unwrap();
     let mut written = 0;
     let requests: Vec<u8> = (0..=255).flat_map(binding).collect();
-    // Fills the buffers of the kernel on both sides, with answers as well.
+    // Fills the kernel's buffers on both sides, also with answers.
     let mut are_full = || {
         let from = written % requests.len();
         let wrote = (&alice.socket).write(&requests[from..]).unwrap_or(0);
@@ -237,12 +237,11 @@ fn nobody_is_called_back() {
     let at = alice.addr();
     alice.write(&binding(1));
     assert_eq!(alice.socket.peek(&mut [0]).unwrap(), 1, "an answer");
-    // She asks again and is gone before she is answered, and somebody listens at her address and
-    // port.
+    // The client sends another request and disconnects before the response. Another program then
+    // listens at the client's address and port.
     let hold = world.hold();
     alice.write(&binding(2));
-    // Closed over an answer that was not read, which resets the connection and leaves the address
-    // free.
+    // Closing with an unread answer resets the connection, so the address becomes free.
     drop(alice);
     let mut bound = None;
     eventually("the address is free", || {
@@ -283,7 +282,7 @@ fn the_end_of_the_connection_ends_the_allocation() {
     eventually("the allocation ends", || world.all_sessions().is_empty());
     assert_eq!(world.count(Series::AllocationsEnded(EndReason::ConnectionClosed)), 1);
     assert_eq!(world.count(Series::StreamsLive), 0);
-    // Another program of this host may use the port for a moment.
+    // Another program of this host may use the port for a short time.
     eventually("the port is free", || UdpSocket::bind(relayed).is_ok());
     world.assert_adds_up();
 }
@@ -294,7 +293,7 @@ fn who_reads_nothing_loses_the_oldest_data_and_no_answer() {
     let mut peer = End::at(PEER);
     let mut alice = StreamUser::allocated(world.server);
     alice.bind_channel(peer.addr());
-    // More than the kernel's buffers at both ends and ours hold together.
+    // More than the kernel's buffers at both ends and the server's queue hold together.
     let dropped = Series::Drop(DropReason::StreamBacklog);
     let mut sent: u32 = 0;
     while world.count(dropped) < 100 {
@@ -304,7 +303,7 @@ fn who_reads_nothing_loses_the_oldest_data_and_no_answer() {
         }
         assert!(sent < 1_000_000, "nothing was dropped");
     }
-    // Asked while nothing is read, and answered behind all that was kept.
+    // Requested while the client reads nothing, and answered after all retained data.
     alice.client.permit(support::user::now(), "192.0.2.1".parse().unwrap()).unwrap();
     let request = alice.client.poll_transmit().unwrap().to_vec();
     alice.write(&request);
@@ -324,12 +323,12 @@ fn who_reads_nothing_loses_the_oldest_data_and_no_answer() {
     world.assert_adds_up();
 }
 
-/// Bytes of a server before it closes.
+/// Returns the bytes that a server sends before closing the connection.
 fn last_words(world: &World, said: &[u8]) -> Vec<u8> {
     let mut alice = StreamUser::connect(world.server);
     alice.write(said);
     let mut heard = Vec::new();
-    // A connection that is closed over unread bytes is reset.
+    // Closing a connection with unread bytes sends a reset.
     let _ = alice.socket.read_to_end(&mut heard);
     heard
 }
@@ -417,7 +416,7 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
         .collect();
     let mut another = StreamUser::connect(world.server);
     assert_eq!(another.socket.read(&mut [0]).unwrap_or(0), 0, "closed");
-    // Their network has the most connections, and they are not evicted.
+    // These clients' network has the most connections, and the newcomers evict none.
     let newcomers: Vec<_> = (10..20).map(stranger).collect();
     eventually("refused", || world.count(Series::StreamsRefused(StreamRefusal::Total)) == 12);
     for (own, number) in own.iter_mut().zip(50..) {
@@ -429,7 +428,8 @@ fn a_full_table_has_slots_for_a_few_connections_of_this_host() {
     StreamUser::allocated(world.server);
 }
 
-/// Connections without an allocation are evicted for those of networks with fewer.
+/// Connections without an allocation are evicted for connections of networks with fewer
+/// connections.
 #[test]
 fn in_a_full_table_silent_connections_make_room_for_other_networks() {
     let limits = ConnectionLimits { total: 40, per_address: 1000 };

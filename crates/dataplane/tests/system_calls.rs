@@ -1,5 +1,6 @@
-//! System calls that a worker makes for 64 packets that wait for it, counted by strace: the same on
-//! any machine. One more is a slower server, which times on a busy machine would not show.
+//! System calls of a worker for 64 waiting packets, counted by strace. The numbers are equal on any
+//! machine. One more call makes the server slower, which time measurements on a busy machine would
+//! not show.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
@@ -21,22 +22,23 @@ use turn_types::{IpFamily, IpMeta};
 /// Clients of a world, each with a channel to a peer.
 const CLIENTS: usize = 8;
 
-/// Packets of each.
+/// Number of packets of each client.
 const EACH: usize = 8;
 
 const PACKETS: usize = CLIENTS * EACH;
 
-/// Packets one by one until a socket has the TTL of its client's, and more.
+/// Number of single packets after which a socket has the TTL of the client's packets, with a
+/// margin.
 const SINGLE_BEFORE: usize = 20;
 
-/// strace of a thread.
+/// strace process for a thread.
 struct Trace {
     process: Child,
     file: PathBuf,
 }
 
 impl Trace {
-    /// Attaches to the worker of this program.
+    /// Attaches to the worker thread of this program.
     fn of_worker() -> Self {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
         let is_worker = |task: &PathBuf| {
@@ -53,14 +55,15 @@ impl Trace {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("strace: {error}"));
-        // Ptrace is a privilege, and may be refused: that is what it says instead.
+        // Tracing requires a privilege. If refused, strace reports the refusal here.
         let mut said = String::new();
         BufReader::new(process.stderr.take().unwrap()).read_line(&mut said).unwrap();
         assert!(said.contains("attached"), "{said}");
         Self { process, file }
     }
 
-    /// The calls until the last of `sends`, by name, without those by which the worker is woken.
+    /// Returns the number of calls by name, until the last of `sends`. Calls that only wake the
+    /// worker are excluded.
     fn calls(mut self, sends: &str) -> BTreeMap<String, u32> {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -72,7 +75,7 @@ impl Trace {
         let mut calls = BTreeMap::new();
         for line in &lines[..=last] {
             let name = line.split('(').next().unwrap_or_default();
-            // A waker is an eventfd, of which 8 bytes are read.
+            // A waker is an eventfd, from which 8 bytes are read.
             let is_waker = line.starts_with("read(") && line.contains(", 8)");
             if !is_waker {
                 *calls.entry(name.to_owned()).or_default() += 1;
@@ -82,7 +85,7 @@ impl Trace {
     }
 }
 
-/// Clients with channels, and the peer of all of them.
+/// Clients with channels, and the common peer.
 struct Scene {
     world: World,
     users: Vec<(TurnUser, ChannelNumber)>,
@@ -101,7 +104,7 @@ impl Scene {
         Self { world, users, peer }
     }
 
-    /// Packets of all clients in turn.
+    /// Sends packets of alternating clients, and returns the worker's calls.
     fn send_to_peer(&mut self) -> BTreeMap<String, u32> {
         let held = self.world.hold();
         (0..EACH).for_each(|_| self.say_one_each());
@@ -111,14 +114,15 @@ impl Scene {
         trace.calls("send")
     }
 
-    /// A packet of each client.
+    /// Sends a packet of each client.
     fn say_one_each(&mut self) {
         for (user, channel) in &mut self.users {
             user.say(*channel, &[&[1; 200]], IpMeta::DEFAULT);
         }
     }
 
-    /// A packet of each client, when their relay sockets have taken over the TTL.
+    /// Sends a packet of each client after the relay sockets have set the TTL, and returns the
+    /// worker's calls.
     fn send_single_packets(&mut self) -> BTreeMap<String, u32> {
         for _ in 0..SINGLE_BEFORE {
             self.say_one_each();
@@ -132,7 +136,7 @@ impl Scene {
         trace.calls("send")
     }
 
-    /// Packets to all clients in turn.
+    /// Sends packets to alternating clients, and returns the worker's calls.
     fn send_to_clients(&mut self) -> BTreeMap<String, u32> {
         let relayed: Vec<SocketAddr> =
             self.users.iter().map(|(user, _)| user.relayed(IpFamily::V4)).collect();
@@ -149,22 +153,23 @@ impl Scene {
     }
 }
 
-/// Calls for 64 packets, by way and direction; of single packets for 8.
+/// Expected calls for 64 packets, by transport and direction, and for 8 single packets.
 const EXPECTED: &[(&str, &str)] = &[
-    // All clients come to one listener, 32 packets at a time, and each has a relay socket.
+    // All clients use one listener, 32 packets at a time, and each client has a relay socket.
     ("udp to peers", "1 epoll_wait, 3 recvmmsg, 8 sendmsg"),
     ("udp to clients", "1 epoll_wait, 8 recvmmsg, 2 sendmmsg"),
     ("udp to peers, single packets", "1 epoll_wait, 1 recvmmsg, 8 sendto"),
-    // One socket for all.
+    // One socket serves all clients.
     ("prefix to peers", "1 epoll_wait, 3 recvmmsg, 1 sendmmsg"),
     ("prefix to clients", "1 epoll_wait, 3 recvmmsg, 1 sendmmsg"),
     ("prefix to peers, single packets", "1 epoll_wait, 1 recvmmsg, 1 sendmmsg"),
     ("tcp to peers", "1 epoll_wait, 1 recvfrom, 1 sendmsg"),
-    // 64 packets at once are too few for the peer's socket to coalesce.
+    // 64 packets in one burst are too few for the peer's socket to coalesce.
     ("tcp to clients", "1 epoll_wait, 3 recvmmsg, 1 writev"),
 ];
 
-/// One after the other: each looks for the one worker of this program.
+/// The cases run one after the other, because each case searches for the only worker of this
+/// program.
 #[test]
 fn no_packet_costs_more_calls_than_it_did() {
     if require(may_trace()).is_none() {
@@ -191,7 +196,7 @@ fn no_packet_costs_more_calls_than_it_did() {
     assert!(same.eq(EXPECTED.iter().copied()), "{measured:#?}");
 }
 
-/// Tracing a process is a privilege.
+/// Tracing a process requires a privilege.
 fn may_trace() -> Result<(), String> {
     let run = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     let run = run.unwrap_or_else(|error| panic!("strace: {error}"));
@@ -199,7 +204,7 @@ fn may_trace() -> Result<(), String> {
     run.status.success().then_some(()).ok_or_else(said)
 }
 
-/// A client over TCP, whose packets come as one piece.
+/// Returns the calls for a client over TCP, whose packets arrive as one piece.
 fn by_stream() -> [(String, BTreeMap<String, u32>); 2] {
     let (world, mut peer) = (World::new(), End::at(PEER));
     let mut user = StreamUser::allocated(world.server);

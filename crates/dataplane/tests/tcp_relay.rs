@@ -1,4 +1,4 @@
-//! TCP relayed (RFC 6062), through workers on the real kernel.
+//! TCP relays (RFC 6062), through workers on the real kernel.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ fn world() -> World {
     World::start(start())
 }
 
-/// Servers, and where clients reach them: over TCP, and over TLS.
+/// Returns servers with the addresses for clients: over TCP, and over TLS.
 fn doors() -> [(World, SocketAddr); 2] {
     let plain = world();
     let secured = World::start(Start { tls: Some(tls::config()), ..start() });
@@ -29,7 +29,7 @@ fn doors() -> [(World, SocketAddr); 2] {
     [(plain, here), (secured, tunnel)]
 }
 
-/// A peer that waits for calls.
+/// Returns a peer that waits for connections.
 fn listener() -> TcpListener {
     TcpListener::bind(SocketAddr::new(PEER, 0)).unwrap()
 }
@@ -41,7 +41,7 @@ fn answer(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     (peer, from)
 }
 
-/// Bytes of which no two neighbourhoods are alike.
+/// Returns bytes in which every neighbourhood is different.
 fn noise(len: usize) -> Vec<u8> {
     let next = |state: &mut u32| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -56,7 +56,7 @@ fn noise(len: usize) -> Vec<u8> {
     .collect()
 }
 
-/// A client's data connection and a peer's, as one.
+/// Data connection of a client, and the peer's connection.
 struct Pipe {
     alice: Alice,
     relayed: SocketAddr,
@@ -88,7 +88,7 @@ fn a_client_calls_a_peer_from_its_relayed_address() {
     let connection = alice.call(listener.local_addr().unwrap()).unwrap();
     let (mut peer, from) = answer(&listener);
     assert_eq!(from, relayed);
-    // Data behind the request in the same segment, and the first that the peer said.
+    // Data after the request in the same segment, and the first data of the peer.
     peer.write_all(b"early").unwrap();
     let mut data = Alice::data(world.server, connection, b"pipelined");
     let mut heard = [0; 9];
@@ -204,7 +204,7 @@ fn a_stranger_is_sent_away() {
     assert_eq!(stranger.hear_all(), b"");
     assert_eq!(world.count(Series::PeersRefused(PeerRefusal::NoPermission)), 1);
     assert_eq!(world.count(Series::PeersLive), 0);
-    // Nothing is said of it.
+    // The client receives no indication about the refused peer.
     alice.permit(PEER);
     world.assert_adds_up();
 }
@@ -234,7 +234,7 @@ fn what_comes_before_the_bind_waits_in_the_kernel() {
     peer.set_nonblocking(true).unwrap();
     let mut said = 0;
     let mut idle = 0;
-    // As much as the two kernels' buffers take, and no more.
+    // The peer can write until the buffers of both kernels are full.
     while idle < 50 {
         match peer.write(&early[said..]) {
             Ok(len) => (said, idle) = (said + len, 0),
@@ -331,7 +331,7 @@ fn ends_by_halves(world: &World, server: SocketAddr) {
     assert_eq!(heard, b"one more");
     eventually("both have gone", || world.count(Series::PeersLive) == 0);
     assert_eq!(world.count(Series::StreamsEnded(StreamEnd::DataDone)), 2);
-    // A peer that has gone can be called again.
+    // A peer that has closed its connection can be connected again.
     assert!(world.all_sessions().iter().all(|record| record.connections == 0));
     world.assert_adds_up();
 }
@@ -349,12 +349,12 @@ fn all_that_was_said_before_the_end_comes_before_it() {
                 now == std::mem::replace(&mut before, now) && now > begun
             });
         };
-        // As much as there is room for on the way to a client that takes nothing.
+        // Measures the capacity of the path to a client that reads nothing.
         let Pipe { alice: _alice, data: _data, peer, .. } = Pipe::to(server);
         let _speaking = said_by(peer, noise(16 << 20));
         at_rest("the way is full", 0);
         let room = read() as usize;
-        // So the end comes when something waits at any of its places.
+        // So the connection ends while bytes wait at any point of the path.
         for less in (0..48).map(|step| step * 4096) {
             let before = read();
             let Pipe { alice: _alice, mut data, peer, .. } = Pipe::to(server);
@@ -370,10 +370,10 @@ fn all_that_was_said_before_the_end_comes_before_it() {
     }
 }
 
-/// Says all this and ends.
+/// Sends these bytes, and closes the sending direction.
 fn said_by(mut peer: TcpStream, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        // A sender without a reader is interrupted.
+        // Writing without a reader fails.
         let _ = peer.write_all(&bytes);
         let _ = peer.shutdown(Shutdown::Write);
     })
@@ -386,7 +386,7 @@ fn a_break_is_passed_on_as_one() {
     let Pipe { alice: _alice, data, mut peer, .. } = Pipe::new(&world);
     peer.write_all(b"unheard").unwrap();
     eventually("it is there", || world.count(Series::PipedBytes(Leg::ToClients)) == 7);
-    // Closed over unread bytes: a reset.
+    // Closing with unread bytes sends a reset.
     drop(data);
     let ended = peer.read(&mut [0; 9]).unwrap_err();
     assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
@@ -446,7 +446,7 @@ fn several_peers_of_one_allocation() {
         assert_eq!(from, relayed);
         pipes.push((Alice::data(world.server, connection, b""), peer));
     }
-    // And one that calls meanwhile.
+    // Another peer connects in the meantime.
     let caller = Caller::call(PEER, relayed);
     let (_, connection) = alice.attempt();
     let mut third = Alice::data(world.server, connection, b"to the third");
@@ -474,7 +474,7 @@ fn a_connection_whose_bind_is_refused_goes_on() {
     let mut data = Alice::connect(world.server);
     let wrong = data.bind_request(connection ^ 1);
     let right = data.bind_request(connection);
-    // Numbers of other workers are unknown here.
+    // Numbers of other workers' connections are unknown at this worker.
     let elsewhere = data.bind_request(connection ^ 1 << 31);
     data.socket.write_all(&[&wrong[..], &elsewhere, &right, b"data"].concat()).unwrap();
     let codes = [data.read(), data.read(), data.read()].map(|answer| code_of(&answer));
@@ -518,7 +518,7 @@ fn are_taken(start: Start, door: fn(&World) -> SocketAddr) {
         eventually("all is gone", || home.count(Series::StreamsLive) == 0);
     }
     assert_eq!(there.count(Series::StreamsLive) + here.count(Series::StreamsLive), 0);
-    // A connection that was refused elsewhere stays there, and may go on.
+    // A connection that another worker has refused remains at that worker, and can be used further.
     let mut lost = Alice::connect(door(&here));
     let refused = lost.bind_request(1 << 22);
     lost.socket.write_all(&refused).unwrap();

@@ -1,4 +1,4 @@
-//! A worker beside relaying: users, the mailbox, losses, the end.
+//! Functions of a worker other than relaying: users, the mailbox, losses, shutdown.
 
 use control::{Histogram, LateAnswer, Leg, Request, Series, SessionFilter};
 use dataplane::NetOptions;
@@ -69,7 +69,7 @@ fn unknown_users_are_refused() {
     world.assert_adds_up();
 }
 
-/// The client repeats its request, and gets an answer when the directory takes questions again.
+/// The client repeats the request, and gets a response when the directory accepts look-ups again.
 #[test]
 fn a_directory_that_takes_no_more_questions_is_asked_again() {
     let world = World::new();
@@ -135,7 +135,7 @@ fn what_came_before_the_end_of_an_allocation_is_relayed_and_nothing_after_it() {
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     let channel = alice.bind_channel(peer.addr());
 
-    // The worker is held meanwhile, so that all three come in one batch.
+    // The worker is held, so all three datagrams are received in one batch.
     let released = world.hold();
     alice.say(channel, &[b"before"], IpMeta::DEFAULT);
     alice.client.release(now()).unwrap();
@@ -162,7 +162,8 @@ fn a_relay_that_is_ready_when_its_allocation_ends_is_forgotten() {
     peer.send(relayed, b"in time");
     assert_eq!(alice.hear().payload, b"in time");
 
-    // Both sockets are ready in the same turn; the listener, with the end, has its turn first.
+    // Both sockets are ready in the same iteration. The listener, which receives the end of the
+    // allocation, is served first.
     let released = world.hold();
     alice.client.release(now()).unwrap();
     let request = alice.client.poll_transmit().unwrap().to_vec();
@@ -249,13 +250,13 @@ fn what_the_kernel_throws_away_is_counted() {
     }
     drop(released);
     world.totals();
-    // The number of losses comes with the next datagram that is not lost.
+    // The next datagram that is not lost reports the number of losses.
     flood.send(world.server, &[0xFF; 100]);
     let totals = world.totals();
     let received = totals.volume(Leg::FromClients).packets - before;
     assert!(totals.kernel_drops() > 0);
     assert_eq!(received + totals.kernel_drops(), SENT + 1);
-    // The kernel goes on to add them up, and the next process counts the later ones alone.
+    // The kernel continues the sum, and the successor counts only later losses.
     let left = world.channels.export().unwrap();
     let counted = u32::try_from(totals.kernel_drops()).unwrap();
     assert_eq!(left[0].snapshot.losses, [(world.server, counted)]);
@@ -269,13 +270,13 @@ fn refreshes_and_time_do_not_disturb_each_other() {
     alice.release();
     assert_eq!(world.count(Series::AllocationsEnded(EndReason::Deleted)), 1);
     assert_eq!(world.totals().allocations_live(), 0);
-    // The 5-tuple may allocate again at once.
+    // The 5-tuple may allocate again immediately.
     assert!(matches!(alice.allocate(Families::Unsaid), Event::Allocated(_)));
 }
 
 #[test]
 fn a_port_that_others_hold_is_not_given_out() {
-    // Two ports, of which somebody else holds one.
+    // Two ports, one of which another program uses.
     let local = relay_address();
     let relay =
         vec![RelayAddress { local, public: local, ports: RelayPorts::new(), is_present: true }];

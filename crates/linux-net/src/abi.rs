@@ -1,5 +1,5 @@
 //! The kernel's binary interface as safe values: socket addresses, control messages, `errno`,
-//! buffers that the kernel reads and writes, and the system calls that several files make.
+//! buffers that the kernel reads and writes, and system calls that several files use.
 
 pub(crate) mod address;
 pub(crate) mod cmsg;

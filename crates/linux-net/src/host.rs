@@ -1,5 +1,5 @@
-//! The host and this process: cores, clocks, limits and privileges; interfaces, own addresses, and
-//! notifications of their changes.
+//! Interfaces to the host and to this process: cores, clocks, limits, privileges, network
+//! interfaces, own addresses, and notifications of changes.
 
 mod affinity;
 mod clock;

@@ -1,18 +1,20 @@
-//! Safe wrappers of the kernel's interfaces for sockets, time and the host. The crate knows nothing
-//! of STUN.
+//! Safe wrappers of the kernel's interfaces for sockets, time and the host. The crate does not know
+//! STUN.
 //!
-//! It serves a worker that is one thread with its own sockets: [`Epoll`] reports readable sockets,
-//! [`RxBatch`] receives (`recvmmsg`, super-packets by `UDP_GRO`), [`TxBatch`] gathers datagrams and
-//! sends them (`sendmmsg`, runs of equal datagrams by `UDP_SEGMENT`) straight out of the receive
-//! buffers: user space copies no payload.
+//! The crate serves workers that are one thread each, with separate sockets. [`Epoll`] reports
+//! readable sockets. [`RxBatch`] receives datagrams by `recvmmsg`, merged into super-packets by
+//! `UDP_GRO`. [`TxBatch`] collects datagrams and sends them by `sendmmsg`, with runs of equal
+//! datagrams as one message (`UDP_SEGMENT`). Payload is sent directly from the receive buffers:
+//! user space copies no payload.
 //!
-//! All socket `unsafe` of the product is here, each block with its proof. Control messages and
-//! socket addresses are written and read as bytes of the kernel's ABI, without `unsafe`.
+//! This crate contains all `unsafe` of the product for sockets, each block with its proof. Control
+//! messages and socket addresses are written and read as bytes of the kernel's ABI, without
+//! `unsafe`.
 //!
-//! After warm-up the packet path does not allocate. The crate does not log: warnings for the
+//! After warm-up the packet path does not allocate. The crate does not log. Warnings for the
 //! operator are returned ([`Applied`], [`Warning`], counters).
 //!
-//! One iteration of a worker that echoes everything with a byte in front:
+//! Example: one iteration of a worker that echoes every datagram with a prefix of one byte:
 //!
 //! ```
 //! use linux_net::{Flow, Part, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket};
@@ -27,8 +29,8 @@
 //!     let (to, from, meta) = (received.from, received.to, received.meta);
 //!     for (start, segment) in received.segments() {
 //!         let payload = Part::Rx { message, start, len: segment.len() };
-//!         // Neither can be full here: both hold the answer to a whole receive batch. Where they
-//!         // can, flush and do it again.
+//!         // Neither arena nor batch can be full here: both have space for the responses to a
+//!         // complete receive batch. Other programs flush and try again.
 //!         let Ok(header) = tx.arena_write(b"!") else { break };
 //!         let flow = Flow { socket: SendSocket(0), to, from, meta };
 //!         let _ = tx.push(flow, &[header, payload], 0);

@@ -1,7 +1,7 @@
-//! Questions to the kernel by netlink, and its answers.
+//! Netlink requests to the kernel, and the kernel's answers.
 //!
-//! Only the two system calls are `unsafe`. Answers are read as bytes, within their bounds: one that
-//! is cut short ends early.
+//! Only system calls are `unsafe`. Answers are decoded as bytes, within their bounds. Decoding
+//! stops at the first truncated message or attribute.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -12,23 +12,24 @@ use libc::c_int;
 
 use crate::abi::sys::{check, set_option};
 
-/// Bytes of `struct nlmsghdr`.
+/// Size of `struct nlmsghdr` in bytes.
 const HEADER: usize = 16;
 
-/// Bytes of `struct nlattr`, and of `struct rtattr`.
+/// Size in bytes of `struct nlattr` and of `struct rtattr`.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// Bytes of `struct genlmsghdr`, which begins every message of generic netlink.
+/// Size in bytes of `struct genlmsghdr`, the first part of every generic netlink message.
 pub const GENERIC_HEADER: usize = 4;
 
-/// Size of the receive buffer: the kernel fills it with as many messages as fit, up to 32 KiB. No
-/// known device has a longer message; a longer one would be refused, not truncated.
+/// Size of the receive buffer in bytes. The kernel fills the buffer with complete messages, up to
+/// 32 KiB. No known device causes a longer message, and a longer message would be an error instead
+/// of being truncated.
 pub(crate) const ANSWER_MAX: usize = 64 * 1024;
 
-/// Attempts to read a list that changes during the dump.
+/// Maximum number of attempts to read a list that changes during the dump.
 const ATTEMPTS: u32 = 16;
 
-/// A question to the kernel.
+/// Netlink request to the kernel.
 #[derive(Debug)]
 pub struct Request {
     kind: u16,
@@ -37,19 +38,21 @@ pub struct Request {
 }
 
 impl Request {
-    /// Requests a list. `header` is the fixed header of messages of the type.
+    /// Creates a request for a list of objects (`NLM_F_DUMP`). `header` is the fixed header of
+    /// messages of the type.
     #[must_use]
     pub fn dump(kind: u16, header: &[u8]) -> Self {
         Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body: header.to_vec() }
     }
 
-    /// Requests, or changes, one object.
+    /// Creates a request that reads or changes one object (`NLM_F_ACK`). `header` is the fixed
+    /// header of messages of the type.
     #[must_use]
     pub fn one(kind: u16, header: &[u8]) -> Self {
         Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body: header.to_vec() }
     }
 
-    /// Adds an attribute with a short name as its value.
+    /// Appends an attribute with a short text, stored as a NUL-terminated string.
     pub fn attribute_text(&mut self, kind: u16, value: &str) {
         let len = ATTRIBUTE_HEADER + value.len() + 1;
         debug_assert!(len <= usize::from(u16::MAX));
@@ -72,14 +75,13 @@ impl Request {
     }
 }
 
-/// The header of a message of generic netlink: the command, the first version.
+/// Returns a generic netlink header for a command, with version 1.
 #[must_use]
 pub const fn generic_header(command: u8) -> [u8; GENERIC_HEADER] {
     [command, 1, 0, 0]
 }
 
-/// A socket that the kernel answers on, for the network namespace that the thread was in when it
-/// was opened. Receiving from it blocks.
+/// Netlink socket, in the network namespace of the thread that opened the socket. Receiving blocks.
 #[derive(Debug)]
 pub struct Socket {
     file: File,
@@ -87,10 +89,10 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// `protocol`: `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+    /// Opens a netlink socket for `protocol`, `NETLINK_ROUTE` or `NETLINK_GENERIC` for example.
     ///
     /// # Errors
-    /// Out of descriptors, or forbidden.
+    /// The process has no descriptors left, or netlink sockets are forbidden.
     pub fn open(protocol: c_int) -> io::Result<Self> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: takes no pointers.
@@ -103,17 +105,17 @@ impl Socket {
         Ok(Self { file: fd.into(), sequence: 0 })
     }
 
-    /// Enables strict checking of request headers, so that dumps contain only the selected objects.
+    /// Enables strict checking of request headers, so dumps contain only the selected objects.
     ///
     /// # Errors
-    /// Linux before 4.20 does not support it, and dumps everything.
+    /// The kernel is older than Linux 4.20. Dumps then contain all objects.
     pub(crate) fn select_strictly(&self) -> io::Result<()> {
         set_option(self.file.as_fd(), libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
     }
 
-    /// Gives the socket an address, without which it belongs to no group.
+    /// Assigns a netlink address to the socket. Multicast groups require an address.
     pub(crate) fn bind(&self) -> io::Result<()> {
-        // SAFETY: every member is an integer, of which zeros are values.
+        // SAFETY: every member is an integer, for which zero is a valid value.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
@@ -122,15 +124,16 @@ impl Socket {
             .map(drop)
     }
 
-    /// Joins a multicast group (`RTNLGRP_*`) and receives its notifications from then on.
+    /// Joins a multicast group (`RTNLGRP_*`). From then on the socket receives the group's
+    /// notifications.
     pub(crate) fn join(&self, group: c_int) -> io::Result<()> {
         set_option(self.file.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group)
     }
 
-    /// Sends a request and returns the answers, without their netlink headers.
+    /// Sends a request and returns the answers, without netlink headers.
     ///
     /// # Errors
-    /// The kernel's error; or the list changed during every attempt.
+    /// The kernel rejected the request, or the list changed during every attempt.
     pub fn ask(&mut self, request: &Request) -> io::Result<Vec<Vec<u8>>> {
         for _ in 0..ATTEMPTS {
             if let Some(answers) = self.ask_once(request)? {
@@ -140,7 +143,8 @@ impl Socket {
         Err(io::Error::other("the network's devices or routes keep changing while they are read"))
     }
 
-    /// `None`: something changed in between, and the answers may lack something.
+    /// Sends a request once. Returns `None` if the list changed during the dump, since the answers
+    /// may be incomplete.
     fn ask_once(&mut self, request: &Request) -> io::Result<Option<Vec<Vec<u8>>>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.file.write_all(&request.encode(self.sequence))?;
@@ -155,7 +159,8 @@ impl Socket {
                 }
                 whole &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
                 match c_int::from(message.kind) {
-                    // Both carry a result code: the end of a list, and any other result.
+                    // Both kinds carry a result code. `NLMSG_DONE` marks the end of a list,
+                    // `NLMSG_ERROR` any other result.
                     libc::NLMSG_DONE | libc::NLMSG_ERROR => {
                         message.outcome()?;
                         return Ok(whole.then_some(answers));
@@ -167,10 +172,11 @@ impl Socket {
         }
     }
 
-    /// The length of the next answer or notification, which is at the front of `buffer` then.
+    /// Receives the next datagram of answers or notifications at the start of `buffer`, and returns
+    /// the length.
     pub(crate) fn receive(&self, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
         loop {
-            // SAFETY: the kernel writes at most the buffer's length to where it is.
+            // SAFETY: the kernel writes at most `buffer.len()` bytes, to the start of `buffer`.
             let len = unsafe {
                 libc::recv(
                     self.file.as_raw_fd(),
@@ -196,7 +202,7 @@ impl Socket {
     }
 }
 
-/// One received message.
+/// Received netlink message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
@@ -206,7 +212,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Result code of an acknowledgement or error message.
+    /// Returns the result code of an acknowledgement or error message as a result.
     fn outcome(&self) -> io::Result<()> {
         match self.body.first_chunk().copied().map_or(0, i32::from_ne_bytes) {
             0.. => Ok(()),
@@ -215,7 +221,7 @@ impl Message<'_> {
     }
 }
 
-/// The messages that lie whole in `bytes`.
+/// Returns the complete messages in `bytes`, up to the first truncated message.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
@@ -232,18 +238,18 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// An attribute of a message.
+/// Attribute of a netlink message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
-    /// Its type, such as `RTA_DST`.
+    /// Type of the attribute, such as `RTA_DST`.
     pub kind: u16,
-    /// Its value.
+    /// Value of the attribute, without padding.
     pub value: &'a [u8],
 }
 
-/// The attributes that lie whole in `bytes`.
+/// Returns the complete attributes in `bytes`, up to the first truncated attribute.
 pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
-    // Bits that say how the value is written.
+    // Flag bits of the type, which describe the encoding of the value.
     const NESTED_AND_ORDER: u16 = 0xc000;
     std::iter::from_fn(move || {
         let header: &[u8; ATTRIBUTE_HEADER] = bytes.first_chunk()?;
@@ -255,13 +261,13 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     })
 }
 
-/// A number of 32 bits.
+/// Decodes a 32-bit number in native byte order. Returns `None` if the value is too short.
 #[must_use]
 pub fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-/// An IP address of either family, by its length.
+/// Decodes an IP address. The length selects the family.
 #[must_use]
 pub fn ip(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
@@ -271,7 +277,7 @@ pub fn ip(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A NUL-terminated name.
+/// Decodes a NUL-terminated name. Invalid UTF-8 is replaced.
 #[must_use]
 pub fn text(value: &[u8]) -> String {
     let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -315,7 +321,7 @@ mod tests {
         for len in 0..request.body.len() - 1 {
             assert_eq!(attributes(&request.body[..len]).count(), 0, "{len}");
         }
-        // A length field shorter than its header must not loop for ever.
+        // A length field shorter than the header must not cause an infinite loop.
         for len in 0..HEADER as u8 {
             let mut bytes = message(1, 1, &[0; 8]);
             bytes[..4].copy_from_slice(&u32::from(len).to_ne_bytes());
@@ -341,7 +347,7 @@ mod tests {
         request.attribute_text(libc::CTRL_ATTR_FAMILY_NAME as u16, "nobody");
         let error = socket.ask(&request).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-        // The same socket remains usable.
+        // The socket remains usable after an error.
         let mut request = Request::one(
             libc::GENL_ID_CTRL as u16,
             &generic_header(libc::CTRL_CMD_GETFAMILY as u8),

@@ -1,6 +1,6 @@
 //! Histogram of batch sizes.
 
-/// A histogram of small counts in six fixed ranges: 1, 2, 3-4, 5-8, 9-16, 17 and more.
+/// Histogram of small counts in six fixed ranges: 1, 2, 3-4, 5-8, 9-16, 17 and more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     counts: [u64; Self::RANGES],
@@ -10,32 +10,33 @@ pub struct Occupancy {
 impl Occupancy {
     /// Number of ranges.
     pub const RANGES: usize = 6;
-    /// The largest count of each range. Neither a receive batch nor a run exceeds 64.
+    /// Largest count of each range. The last range has no upper limit, but neither a worker's
+    /// receive call nor a run exceeds 64.
     pub const UPPER_BOUNDS: [usize; Self::RANGES] = [1, 2, 4, 8, 16, 64];
 
-    /// An empty histogram.
+    /// Creates an empty histogram.
     #[must_use]
     pub const fn new() -> Self {
         Self { counts: [0; Self::RANGES], sum: 0 }
     }
 
-    /// Counts one batch of `size`; an empty one is not counted.
+    /// Records a batch of `size` entries. An empty batch is not counted.
     pub fn record(&mut self, size: usize) {
         if size > 0 {
-            // 1 → 0, 2 → 1, 3-4 → 2, 5-8 → 3, ...: the bits of one less.
+            // 1 → 0, 2 → 1, 3-4 → 2, 5-8 → 3, ...: the number of bits of `size - 1`.
             let range = (usize::BITS - (size - 1).leading_zeros()) as usize;
             self.counts[range.min(Self::RANGES - 1)] += 1;
             self.sum += size as u64;
         }
     }
 
-    /// Number of batches in each range.
+    /// Returns the number of batches in each range.
     #[must_use]
     pub const fn counts(&self) -> &[u64; Self::RANGES] {
         &self.counts
     }
 
-    /// Sum of all sizes.
+    /// Returns the sum of all sizes.
     #[must_use]
     pub const fn sum(&self) -> u64 {
         self.sum

@@ -1,4 +1,5 @@
-//! Receiving: many datagrams per call, merged ones whole.
+//! Receive batches: many messages per system call. Messages that the kernel has merged (GRO) remain
+//! merged.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,66 +16,68 @@ use crate::abi::heap::{HeapArray, Zeroed};
 use crate::abi::sys::errno;
 use crate::{Occupancy, UdpSocket};
 
-/// Room for the largest message: a super-packet is at most 65,535 bytes with its headers, and a
-/// smaller buffer would lose its tail.
+/// Size of a payload buffer in bytes. A super-packet has up to 65,535 bytes with headers, and a
+/// smaller buffer would truncate such messages.
 const PAYLOAD_BYTES: usize = 65_536;
 
-/// From one buffer to the next. Were it a multiple of the page, the heads of all buffers, which
-/// is all that small datagrams touch, would fall into the same few sets of the first-level cache.
+/// Distance between consecutive payload buffers in bytes. Small datagrams touch only the heads of
+/// the buffers. If the distance were a multiple of the page size, all heads would fall into the
+/// same few sets of the first-level cache.
 const STRIDE: usize = PAYLOAD_BYTES + 5 * 64;
 
-/// Room for a piece of a stream: the longest STUN message has 65,552 bytes, and must fit whole.
+/// Size in bytes of the buffer passed to [`RxBatch::fill`]. A complete STUN message, up to 65,552
+/// bytes, fits.
 pub const FILL_BYTES: usize = STRIDE;
 
-/// All control messages that a socket may attach: TTL, traffic class, losses and segment size are
-/// an `int` each, `in6_pktinfo` is the larger of the two packet infos.
+/// Size of all control messages that a socket may attach. TTL, traffic class, losses and segment
+/// size are an `int` each. `in6_pktinfo` is the larger of the two packet infos.
 const CONTROL_BYTES: usize =
     4 * cmsg::space(size_of::<c_int>()) + cmsg::space(size_of::<libc::in6_pktinfo>());
 
-/// Bytes of a buffer that an Ethernet datagram fills at most. These pages are populated at once, so
-/// that memory does not grow with the rate of packets.
+/// Maximum bytes of a buffer that an Ethernet datagram uses. These pages are populated on creation,
+/// so memory does not grow with the packet rate.
 const HEAD_BYTES: usize = 2048;
 
-/// Most messages: more cost cold buffers and gain nothing.
+/// Maximum number of messages in a batch. More messages would use cold buffers without any gain.
 const MAX_MESSAGES: usize = 1024;
 
-/// ICMP errors swallowed per call. Each call clears one; a socket with more is reported again by
-/// epoll.
+/// Maximum number of errors left by ICMP that one call swallows. Each try clears one error. epoll
+/// reports a socket with more errors again.
 const MAX_ERRORS_SWALLOWED: usize = 8;
 
-/// Buffers for one receive call or several, allocated once and reused.
+/// Buffers for the messages of one or several receive calls, allocated once and reused.
 ///
-/// Memory: 64 KiB of address space per message, of which only the head and the pages ever written
-/// are populated.
+/// Each message reserves 64 KiB of address space. Only the heads and the pages ever written are
+/// populated.
 pub struct RxBatch {
     payload: HeapArray<u8>,
     ancillary: HeapArray<Ancillary>,
-    /// One per message, pointing at its buffer.
+    /// Iovecs, one per message, which point at the payload buffers.
     iovecs: HeapArray<libc::iovec>,
     headers: HeapArray<libc::mmsghdr>,
-    /// Headers of the received messages.
+    /// Decoded headers of the received messages.
     received: Vec<Meta>,
-    /// Their payload bytes.
+    /// Sum of the payload bytes of the received messages.
     held: usize,
     stats: RecvStats,
 }
 
-/// Counters of one [`RxBatch`].
+/// Counters of a [`RxBatch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecvStats {
-    /// Datagrams, each segment of a merged message for itself.
+    /// Number of datagrams. Each segment of a merged message is counted.
     pub datagrams: u64,
-    /// Payload bytes.
+    /// Number of payload bytes.
     pub bytes: u64,
-    /// Truncated messages or control messages.
+    /// Number of messages with truncated payload or control messages, or without a sender.
     pub truncated: u64,
-    /// Messages per call, without empty calls.
+    /// Histogram of messages per receive call, without empty calls.
     pub messages_per_call: Occupancy,
-    /// Datagrams per message.
+    /// Histogram of datagrams per message.
     pub segments_per_message: Occupancy,
 }
 
-/// Header fields of a message, from the kernel.
+/// Sender address and control messages of a message, as written by the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Ancillary {
@@ -96,29 +99,29 @@ struct Meta {
     kernel_drops: u32,
 }
 
-/// One message: a datagram, or several of equal size from one sender to one address.
+/// Received message: a datagram, or several of equal size from one sender to one address.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
     /// Source address.
     pub from: SocketAddr,
-    /// The local address it was sent to; only with [`UdpOptions::packet_info`](crate::UdpOptions).
+    /// Local destination address. Only with [`UdpOptions::packet_info`](crate::UdpOptions).
     pub to: Option<IpAddr>,
     /// TTL and traffic class, which all segments share.
     pub meta: IpMeta,
-    /// The size of each segment but the last, which may be shorter. Equal to the length of `data`
-    /// for a single datagram.
+    /// Size in bytes of each segment except the last, which may be shorter. Equal to the length of
+    /// `data` for a single datagram.
     pub segment_size: usize,
-    /// The payload of all segments, concatenated.
+    /// Payload of all segments, concatenated.
     pub data: &'a [u8],
-    /// Something is missing: drop the message.
+    /// True if a part of the message is missing. The caller should drop the message.
     pub truncated: bool,
-    /// Datagrams lost to a full receive buffer since the socket was opened, as of this message;
-    /// wraps.
+    /// Number of datagrams lost to a full receive buffer between the opening of the socket and this
+    /// message. The counter wraps.
     pub kernel_drops: u32,
 }
 
 impl<'a> Received<'a> {
-    /// The datagrams with their offsets in `data`. An empty datagram is one empty segment.
+    /// Returns the datagrams and their offsets in `data`. An empty datagram is one empty segment.
     pub fn segments(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
         let (data, size) = (self.data, self.segment_size.max(1));
         (0..data.len().max(1)).step_by(size).map(move |start| {
@@ -129,7 +132,7 @@ impl<'a> Received<'a> {
 }
 
 impl RxBatch {
-    /// Buffers for up to `messages` messages, 1 to 1024 (clamped).
+    /// Allocates buffers for up to `messages` messages, clamped to 1..=1024.
     #[must_use]
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MAX_MESSAGES);
@@ -148,22 +151,23 @@ impl RxBatch {
         batch
     }
 
-    /// Receives the queued messages, up to the capacity, and returns their number; 0 when none
-    /// waits. Replaces the previous ones. Errors that ICMP left on the socket are skipped: the
-    /// error queue has them in full.
+    /// Receives queued messages up to the capacity, and returns the number of messages. 0 means
+    /// that none is queued. Previous messages are removed. Errors that ICMP left on the socket are
+    /// skipped, since the error queue has these errors in full.
     ///
     /// # Errors
-    /// Errors of `recvmmsg` that mean a fault of the program or a lack of memory.
+    /// `recvmmsg` fails: the program has a fault, or memory is short.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.clear();
         self.recv_more(socket, self.headers.len()).map(|received| received.len())
     }
 
-    /// Receives like [`recv`](Self::recv), but keeps the previous messages and appends at most
-    /// `most`, as far as there is [`room`](Self::room). Returns the range of the new ones.
+    /// Appends up to `most` queued messages, limited by the [free capacity](Self::room). Unlike
+    /// [`recv`](Self::recv), this function retains previous messages. Returns the index range of
+    /// the new messages.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv).
+    /// [`recv`](Self::recv) would fail.
     pub fn recv_more(&mut self, socket: &UdpSocket, most: usize) -> io::Result<Range<usize>> {
         let (first, most) = (self.received.len(), most.min(self.room()));
         if most == 0 {
@@ -171,10 +175,10 @@ impl RxBatch {
         }
         for _ in 0..=MAX_ERRORS_SWALLOWED {
             // SAFETY: the `most` headers from the `first`-th on are within the array. Each points
-            // at an address, a control buffer and one iovec, and that at a payload buffer. All live
-            // in arrays that `self` owns and that never move; their lengths were set by `point`
-            // and, where the kernel changed them, by `clear`. `&mut self` excludes any reference
-            // into them.
+            // at an address, a control buffer and one iovec, and the iovec points at a payload
+            // buffer. All of these are in arrays that `self` owns and that never move. `point` set
+            // the lengths, and `clear` restored the lengths that the kernel changed. `&mut self`
+            // excludes any reference into the arrays.
             let received = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
@@ -198,12 +202,14 @@ impl RxBatch {
         Ok(first..first)
     }
 
-    /// Appends a message that was not received as a datagram, such as a part of a stream: `fill`
-    /// writes it into a buffer of [`FILL_BYTES`] and returns its length. Returns the index of the
-    /// message; `None`, and nothing appended, if it is empty or there is no [`room`](Self::room).
+    /// Appends a message that was not received as a datagram, such as a part of a stream. `fill`
+    /// writes the message into a buffer of [`FILL_BYTES`] and returns the length in bytes.
+    ///
+    /// Returns the index of the message. Returns `None` and appends nothing if the message is empty
+    /// or the batch has no [free capacity](Self::room).
     ///
     /// # Errors
-    /// Errors of `fill`; nothing is appended.
+    /// `fill` fails. Nothing is appended.
     pub fn fill<E>(
         &mut self,
         from: SocketAddr,
@@ -231,8 +237,9 @@ impl RxBatch {
         Ok(Some(index))
     }
 
-    /// Adds a copy of a message from another source than a socket, such as a simulated network.
-    /// Returns its index; `None`, and nothing added, if there is no [`room`](Self::room).
+    /// Appends a copy of a message from a source without a socket, such as a simulated network.
+    /// Returns the index of the message. Returns `None` and appends nothing if the batch has no
+    /// [free capacity](Self::room).
     pub fn push(&mut self, message: &Received<'_>) -> Option<usize> {
         let index = self.received.len();
         if self.room() == 0 {
@@ -249,7 +256,7 @@ impl RxBatch {
         Some(index)
     }
 
-    /// Number of messages that can still be appended.
+    /// Returns the number of messages that can still be appended.
     #[must_use]
     pub fn room(&self) -> usize {
         self.headers.len() - self.received.len()
@@ -257,7 +264,7 @@ impl RxBatch {
 
     /// Removes all messages.
     pub fn clear(&mut self) {
-        // The kernel has changed the headers that it filled.
+        // The kernel has changed the lengths in the headers of received messages.
         for index in 0..self.received.len() {
             self.set_lengths(index);
         }
@@ -265,25 +272,26 @@ impl RxBatch {
         self.held = 0;
     }
 
-    /// Payload bytes of the messages it holds.
+    /// Returns the sum of the payload bytes of all messages in the batch.
     #[must_use]
     pub const fn bytes_held(&self) -> usize {
         self.held
     }
 
-    /// Number of messages.
+    /// Returns the number of messages in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.received.len()
     }
 
-    /// True if there is no message.
+    /// Returns true if the batch has no messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
     }
 
-    /// The `index`-th message. Panics, like slice indexing, when there are fewer.
+    /// Returns the message with index `index`. Panics if the index is out of range, like slice
+    /// indexing.
     #[must_use]
     pub fn message(&self, index: usize) -> Received<'_> {
         let datagram = &self.received[index];
@@ -298,21 +306,22 @@ impl RxBatch {
         }
     }
 
-    /// The counters.
+    /// Returns the counters of the batch.
     #[must_use]
     pub const fn stats(&self) -> &RecvStats {
         &self.stats
     }
 
-    /// A range of a message's payload. Panics, like slice indexing, when it is outside.
+    /// Returns a range of a message's payload. Panics if the range is outside the payload, like
+    /// slice indexing.
     pub(crate) fn bytes(&self, message: usize, range: Range<usize>) -> &[u8] {
         &self.message(message).data[range]
     }
 
-    /// Builds the header of one message, once.
+    /// Initializes the header of one message. Called once per header.
     fn point(&mut self, index: usize) {
         for at in [0, HEAD_BYTES - 1] {
-            // The compiler must assume a write.
+            // `black_box` prevents the compiler from removing the write, which populates the page.
             *std::hint::black_box(self.payload.get_mut(index * STRIDE + at)) = 0;
         }
         let iovec = self.iovecs.get_mut(index);
@@ -363,10 +372,10 @@ impl std::fmt::Debug for RxBatch {
 fn read(header: &libc::mmsghdr, ancillary: &Ancillary) -> Meta {
     let len = (header.msg_len as usize).min(PAYLOAD_BYTES);
     let incomplete = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-    // Both always hold for a UDP socket; a message without a sender could not be answered.
+    // Neither case occurs with a UDP socket. A message without a sender could not get a response.
     let name = &ancillary.name[..ADDRESS_BYTES.min(header.msg_hdr.msg_namelen as usize)];
     let from = address::decode(name);
-    // A `size_t` with one C library, a `socklen_t` with another.
+    // The type is `size_t` in one C library and `socklen_t` in another.
     let control_len: usize = header.msg_hdr.msg_controllen as _;
     let control = &ancillary.control[..CONTROL_BYTES.min(control_len)];
     let mut datagram = Meta {
@@ -384,7 +393,7 @@ fn read(header: &libc::mmsghdr, ancillary: &Ancillary) -> Meta {
     datagram
 }
 
-/// Stores the value of one control message.
+/// Stores the value of a control message in the header of the datagram.
 fn note(datagram: &mut Meta, (level, kind, data): (c_int, c_int, &[u8])) {
     let number = cmsg::number(data).unwrap_or(0);
     match (level, kind) {

@@ -1,4 +1,4 @@
-//! TCP: listeners and non-blocking streams.
+//! TCP listeners and non-blocking TCP connections.
 
 mod outgoing;
 
@@ -15,30 +15,30 @@ use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt_listening, adopt_unbound, bound_address};
 use crate::abi::sys::{bind_to_device, check, errno, free, option, set_option};
 
-/// Options of the connections of a listener.
+/// Options of a TCP listener and of the connections that the listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
-    /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads connections over
-    /// them.
+    /// `SO_REUSEPORT`: several workers listen on one port, and the kernel distributes connections
+    /// over their sockets.
     pub reuse_port: bool,
-    /// Idle time before the first keepalive probe; further probes follow after a sixth of it each,
-    /// three at most.
+    /// Idle time before the first keepalive probe. Up to three probes are sent, at intervals of a
+    /// sixth of this time.
     pub keepalive: Duration,
-    /// Longest time that sent data may stay unacknowledged before the connection is closed
-    /// (`TCP_USER_TIMEOUT`).
+    /// Maximum time that sent data may remain unacknowledged (`TCP_USER_TIMEOUT`). Afterwards the
+    /// connection is closed.
     pub unacknowledged: Duration,
-    /// Connections that may wait to be accepted, by each socket; the kernel bounds it by
-    /// `net.core.somaxconn`.
+    /// Maximum number of connections per socket that wait to be accepted. The kernel limits this
+    /// value to `net.core.somaxconn`.
     pub backlog: u16,
-    /// Index of the one interface that it receives from and sends by; `None` for all. Connections
-    /// inherit it.
+    /// Index of the interface to which the socket is restricted for receiving and sending. `None`
+    /// permits all interfaces. Connections inherit the restriction.
     pub device: Option<NonZeroU32>,
-    /// `IP_FREEBIND`: it may have an address that no interface has, such as one of a prefix that is
-    /// delivered to this host.
+    /// `IP_FREEBIND`: the socket can be bound to an address that no interface has. An example is an
+    /// address of a prefix that is delivered to this host.
     pub free: bool,
 }
 
-/// A socket that connections come to: non-blocking, close-on-exec, of one family.
+/// Listening TCP socket of one address family: non-blocking, close-on-exec.
 #[derive(Debug)]
 pub struct TcpListener {
     fd: OwnedFd,
@@ -46,19 +46,19 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Opens a socket, binds it and listens. Port 0 means any free one. Connections inherit the
+    /// Opens a socket, binds it and listens. Port 0 selects any free port. Connections inherit the
     /// options.
     ///
     /// # Errors
-    /// Whatever `socket`, `bind` or `listen` say: address in use, not available, no descriptors
-    /// left.
+    /// `socket`, `bind` or `listen` fails: the address is in use or not available, or the process
+    /// has no descriptors left.
     pub fn bind(addr: SocketAddr, options: &TcpOptions) -> io::Result<Self> {
         let fd = open(addr)?;
         let socket = fd.as_fd();
         if IpFamily::of(addr.ip()) == IpFamily::V6 {
             set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
-        // Connections of a server that ran before may still be closing.
+        // Connections of a previous server may still be closing.
         set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         if options.reuse_port {
             set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
@@ -77,20 +77,20 @@ impl TcpListener {
         Self::listen(fd, local, options)
     }
 
-    /// Takes a socket that another process has bound: a server before an upgrade, or systemd.
-    /// Connections inherit the options, but for `reuse_port`, which comes before the binding; those
-    /// that wait already are kept.
+    /// Adopts a socket that another process has bound, such as the predecessor before an upgrade,
+    /// or systemd. Connections inherit the options, except `reuse_port`, which must be set before
+    /// binding. Connections that already wait to be accepted are retained.
     ///
     /// # Errors
-    /// It is no TCP socket, it is not bound, it is connected, or it is one for IPv6 that takes IPv4
-    /// as well.
+    /// The descriptor is not a TCP socket, the socket is not bound, the socket is connected, or an
+    /// IPv6 socket accepts IPv4 as well.
     pub fn from_fd(fd: OwnedFd, options: &TcpOptions) -> io::Result<Self> {
         let local = adopt_listening(fd.as_fd(), libc::SOCK_STREAM)?;
         Self::listen(fd, local, options)
     }
 
     fn listen(fd: OwnedFd, local: SocketAddr, options: &TcpOptions) -> io::Result<Self> {
-        // Writes are gathered already, so Nagle's algorithm only adds delay.
+        // Writes are already gathered, so Nagle's algorithm would only add delay.
         set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         keep_alive(fd.as_fd(), options)?;
         // SAFETY: takes no pointers.
@@ -98,24 +98,27 @@ impl TcpListener {
         Ok(Self { fd, local })
     }
 
-    /// The address that it listens on, with the port that was given for port 0.
+    /// Returns the address that the socket listens on. If port 0 was requested, this is the
+    /// assigned port.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Another descriptor of the same socket.
+    /// Duplicates the descriptor of the socket.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()?, local: self.local })
     }
 
-    /// Accepts the next connection, with its remote address; `None` when none waits.
+    /// Accepts the next connection and returns the connection with the remote address. Returns
+    /// `None` if no connection waits.
     ///
     /// # Errors
-    /// No descriptors or no memory left. Connections that are already broken are skipped.
+    /// The process has no descriptors or no memory left. Connections that are already broken are
+    /// skipped.
     pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         loop {
             let mut raw = [0_u8; ADDRESS_BYTES];
@@ -133,14 +136,14 @@ impl TcpListener {
             if fd >= 0 {
                 // SAFETY: the kernel has just returned this descriptor, which has no other owner.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-                // It always has an address of our family.
+                // The remote address always has the listener's family.
                 let Some(from) = address::decode(&raw) else { continue };
                 return Ok(Some((TcpStream(std::net::TcpStream::from(fd)), from)));
             }
             match errno() {
                 libc::EAGAIN => return Ok(None),
-                // Errors of the host or the network in between; accept(2) recommends to treat them
-                // as "try again".
+                // Errors of the host or of the network on the path. accept(2) recommends to treat
+                // these errors as "try again".
                 libc::EINTR
                 | libc::ECONNABORTED
                 | libc::EPROTO
@@ -164,7 +167,7 @@ impl AsFd for TcpListener {
     }
 }
 
-/// Result of a read.
+/// Result of a read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// Bytes read, at least one.
@@ -178,26 +181,29 @@ pub enum ReadOutcome {
 /// Options of an outgoing connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// The address to connect from; port 0 is any, `None` is any address as well.
+    /// Local address of the connection. Port 0 selects any port, and `None` selects any address and
+    /// port.
     pub local: Option<SocketAddr>,
-    /// Send buffer in bytes, as `SO_SNDBUF` takes it; 0 leaves its size to the kernel.
+    /// Send buffer in bytes, as passed to `SO_SNDBUF`. 0 leaves the size to the kernel.
     pub send_buffer: usize,
-    /// Resets the connection on close instead of an orderly shutdown: its port is free at once, and
-    /// unsent data is lost.
+    /// Resets the connection on close instead of an orderly shutdown. The port is free immediately,
+    /// and unsent data is lost.
     pub reset: bool,
 }
 
-/// A connection: non-blocking, close-on-exec.
+/// TCP connection: non-blocking, close-on-exec.
 #[derive(Debug)]
 pub struct TcpStream(std::net::TcpStream);
 
 impl TcpStream {
-    /// Starts a connection as a client, from any address if none is given. Success shows as
-    /// writable; failure as an error of read or write. Nothing can be written before.
+    /// Starts a connection as a client. Without a local address the kernel selects one.
+    ///
+    /// When the connection is established, the socket becomes writable. Failure is reported as an
+    /// error of read or write. Nothing can be written before.
     ///
     /// # Errors
-    /// No descriptors or ports left; an address that is not local; a destination known to be
-    /// unreachable.
+    /// The process has no descriptors left, no port is free, the local address does not belong to
+    /// this host, or the destination is known to be unreachable.
     pub fn connect_to(to: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let fd = open(to)?;
         let socket = fd.as_fd();
@@ -212,7 +218,7 @@ impl TcpStream {
         let mut raw = [0; ADDRESS_BYTES];
         if let Some(local) = options.local {
             if local.port() == 0 {
-                // The port is chosen on connect, so that one port serves many destinations.
+                // The kernel selects the port on connect, so one port can serve many destinations.
                 set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             }
             let len = address::encode(local, &mut raw) as socklen_t;
@@ -228,11 +234,11 @@ impl TcpStream {
         }
     }
 
-    /// Takes a connection of another process with its options. Both ends may have ended their
-    /// directions: then the connection has no addresses, but perhaps unread bytes.
+    /// Adopts a connection of another process without a change of options. If both sides have shut
+    /// down their directions, the connection has no addresses, but may have unread bytes.
     ///
     /// # Errors
-    /// The socket is not of TCP, or listens.
+    /// The descriptor is not an IP socket of TCP, or the socket listens.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         adopt_unbound(fd.as_fd(), libc::SOCK_STREAM)?;
         if option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? != 0 {
@@ -241,7 +247,7 @@ impl TcpStream {
         Ok(Self(std::net::TcpStream::from(fd)))
     }
 
-    /// Local address of the connection.
+    /// Returns the local address of the connection.
     ///
     /// # Errors
     /// The connection is already broken.
@@ -249,7 +255,7 @@ impl TcpStream {
         self.0.local_addr()
     }
 
-    /// Address of the other end.
+    /// Returns the remote address of the connection.
     ///
     /// # Errors
     /// The connection is already broken.
@@ -257,20 +263,20 @@ impl TcpStream {
         self.0.peer_addr()
     }
 
-    /// Another descriptor of the connection, for another process.
+    /// Duplicates the descriptor of the connection, for another process.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// Shuts down the sending side. The remote may have closed already.
+    /// Shuts down the sending side. Errors are ignored, since the remote may have closed already.
     pub fn end_sending(&self) {
         drop(self.0.shutdown(std::net::Shutdown::Write));
     }
 
-    /// Reads available bytes, as far as `buffer` has room.
+    /// Reads available bytes, up to the length of `buffer`.
     ///
     /// # Errors
     /// The connection is broken.
@@ -282,8 +288,8 @@ impl TcpStream {
         }
     }
 
-    /// Writes the two slices in order, as far as the connection takes them now, and returns the
-    /// number of bytes written.
+    /// Writes the bytes of both slices, in order, that the connection accepts now. Returns the
+    /// number of bytes written, which is 0 if the connection accepts none.
     ///
     /// # Errors
     /// The connection is broken.
@@ -293,7 +299,7 @@ impl TcpStream {
     }
 }
 
-/// `WouldBlock` when the connection takes nothing now.
+/// Fails with `WouldBlock` if the connection accepts no bytes now.
 impl io::Write for &TcpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&self.0).write(bytes)
@@ -314,7 +320,7 @@ impl AsFd for TcpStream {
     }
 }
 
-/// `None`: not possible now.
+/// Repeats an interrupted call. Returns `None` if the call would block.
 fn without_waiting(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match call() {

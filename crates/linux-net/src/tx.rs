@@ -1,10 +1,13 @@
-//! Send batches: datagrams as lists of ranges, equal ones of a flow as runs.
+//! Send batches: datagrams as lists of byte ranges, with equal datagrams of a flow joined into
+//! runs.
 //!
-//! A run is one send with `UDP_SEGMENT`: datagrams of one flow (same socket, destination, source,
-//! header fields), all of one size, except that the last may be shorter. A datagram joins the
-//! latest run with its socket and destination or starts a new one after it, so that the order per
-//! destination never changes; datagrams to other destinations may come in between. All runs of one
-//! socket are sent together.
+//! A run is one send with `UDP_SEGMENT`. All datagrams of a run belong to one flow (socket,
+//! destination, source, header fields). All have equal sizes, except that the last may be shorter.
+//!
+//! A way is a socket with a destination and a source address. A datagram joins the latest run of
+//! its way, or starts a new run after that run. The order on a way therefore never changes,
+//! although datagrams of other ways may be pushed in between. All runs of one socket are sent
+//! together.
 
 mod flush;
 mod grouping;
@@ -23,40 +26,44 @@ use self::grouping::{Latest, hash_socket, hash_way};
 use self::types::{Group, MAX_RUN_SEGMENTS, Message, Segment};
 use crate::{RxBatch, SendError};
 
-/// Datagrams of one batch: the answer to a receive batch of 32 messages of 64 segments each.
+/// Maximum number of datagrams in a batch. This is enough for the responses to a receive batch of
+/// 32 messages with 64 segments each.
 const MAX_DATAGRAMS: usize = 2048;
 const _: () = assert!(MAX_DATAGRAMS <= u16::MAX as usize, "messages are numbered in 16 bits");
 
-/// Parts of one batch: a header, a payload, and sometimes padding for each datagram.
+/// Maximum number of parts in a batch: a header, a payload, and sometimes padding for each
+/// datagram.
 const MAX_PARTS: usize = 3 * MAX_DATAGRAMS;
 
-/// Parts of one datagram. A run's parts go to one call, which takes 1024 (`UIO_MAXIOV`).
+/// Maximum number of parts in a datagram. All parts of a run are passed to one call, which accepts
+/// 1024 (`UIO_MAXIOV`).
 const MAX_PARTS_PER_DATAGRAM: usize = 16;
 const _: () = assert!(MAX_PARTS_PER_DATAGRAM * MAX_RUN_SEGMENTS <= 1024);
 
-/// Headers and replies of one batch: 48 bytes for each of 2048 datagrams, and as much again.
+/// Size of the arena in bytes, for headers and replies. This is twice the size of a header of 48
+/// bytes for each of 2048 datagrams.
 const ARENA_BYTES: usize = 192 * 1024;
 
-/// The batch is full: flush it and push again.
+/// Error: the batch is full. The caller must flush the batch before the next push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The arena has no room: flush and try again.
+/// Error: the arena has not enough free space. The caller must flush the batch first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
 
 /// Datagrams to send in one iteration of a worker's loop.
 ///
-/// Payloads are ranges of the [`RxBatch`] that is passed to [`flush`](Self::flush); headers and
-/// replies are written into the batch's arena. Allocated once and reused.
+/// Payloads are ranges of the [`RxBatch`] that is passed to [`flush`](Self::flush). Headers and
+/// replies are written into the batch's arena. The batch is allocated once and reused.
 pub struct TxBatch {
     groups: Vec<Group>,
     messages: Vec<Message>,
     segments: Vec<Segment>,
     parts: Vec<Part>,
-    /// By socket.
+    /// Latest group by socket.
     latest_group: Latest,
-    /// By socket and destination.
+    /// Latest message by socket, source and destination.
     latest_message: Latest,
     arena: Box<[u8]>,
     arena_used: usize,
@@ -70,13 +77,14 @@ impl Default for TxBatch {
 }
 
 impl TxBatch {
-    /// An empty batch; all its memory is allocated here.
+    /// Creates an empty batch, and allocates all memory that the batch will use.
     #[must_use]
     pub fn new() -> Self {
         Self::with_runs(true)
     }
 
-    /// An empty batch that sends every datagram for itself, as if the kernel knew no runs.
+    /// Creates an empty batch that sends every datagram as a separate message, as if the kernel did
+    /// not support runs.
     #[must_use]
     pub fn without_runs() -> Self {
         Self::with_runs(false)
@@ -96,7 +104,7 @@ impl TxBatch {
         }
     }
 
-    /// Removes all pushed datagrams and written bytes.
+    /// Removes all pushed datagrams and all bytes in the arena.
     pub fn clear(&mut self) {
         self.groups.clear();
         self.messages.clear();
@@ -105,13 +113,13 @@ impl TxBatch {
         self.arena_used = 0;
     }
 
-    /// True if there is nothing to send.
+    /// Returns true if the batch has no datagrams.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Number of datagrams in the batch.
+    /// Returns the number of datagrams in the batch.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.segments.len()
@@ -120,24 +128,25 @@ impl TxBatch {
     /// Copies bytes (a header, a reply) into the arena.
     ///
     /// # Errors
-    /// [`ArenaFull`]: flush first.
+    /// Returns [`ArenaFull`] if the free space is too small. Flush first.
     pub fn arena_write(&mut self, bytes: &[u8]) -> Result<Part, ArenaFull> {
         self.arena_space(bytes.len())?.copy_from_slice(bytes);
         Ok(self.arena_commit(bytes.len()))
     }
 
-    /// Lends `len` bytes of the arena, with arbitrary contents, to be written in place.
-    /// [`arena_commit`](Self::arena_commit) keeps them; otherwise they are lent again.
+    /// Lends `len` bytes of the arena's free space to be written in place. The contents are
+    /// arbitrary. [`arena_commit`](Self::arena_commit) retains the bytes. Without a commit the next
+    /// call lends this space again.
     ///
     /// # Errors
-    /// [`ArenaFull`]: flush first.
+    /// Returns [`ArenaFull`] if the free space is too small. Flush first.
     pub fn arena_space(&mut self, len: usize) -> Result<&mut [u8], ArenaFull> {
         self.arena[self.arena_used..].get_mut(..len).ok_or(ArenaFull)
     }
 
-    /// Keeps the first `len` bytes of the arena's free space, as written through
-    /// [`arena_space`](Self::arena_space). Panics when there are fewer: the caller did not ask
-    /// for them.
+    /// Retains the first `len` bytes of the arena's free space, written through
+    /// [`arena_space`](Self::arena_space). Panics if the free space is smaller, because the caller
+    /// cannot have borrowed so many bytes.
     pub fn arena_commit(&mut self, len: usize) -> Part {
         let start = self.arena_used;
         assert!(len <= self.arena.len() - start, "{len} bytes were never lent");
@@ -145,11 +154,12 @@ impl TxBatch {
         Part::Arena { start, len }
     }
 
-    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the latest run to its
-    /// destination if possible. `on_fail` receives `tag` if it cannot be sent.
+    /// Adds a datagram that consists of up to 16 `parts` (asserted). The datagram joins the latest
+    /// run to the destination if possible. If the datagram cannot be sent, `on_fail` of
+    /// [`flush`](Self::flush) receives `tag`.
     ///
     /// # Errors
-    /// [`Full`]: flush and push again.
+    /// Returns [`Full`] if the batch is full. Flush and push again.
     pub fn push(&mut self, flow: Flow, parts: &[Part], tag: u32) -> Result<(), Full> {
         assert!(parts.len() <= MAX_PARTS_PER_DATAGRAM, "{} parts", parts.len());
         if self.segments.len() == MAX_DATAGRAMS || self.parts.len() + parts.len() > MAX_PARTS {
@@ -162,7 +172,7 @@ impl TxBatch {
         self.segments.push(Segment { next: 0, first_part, parts: parts.len(), bytes, tag });
         let latest = self.latest_message.slot(hash_way(flow.socket, flow.from, flow.to));
         match self.messages.get_mut(usize::from(*latest)) {
-            // Of this way, hence its latest.
+            // A message of this way in the slot is the latest message of the way.
             Some(message) if message.takes(&flow, bytes) => {
                 self.segments[message.last].next = index;
                 message.join(index, bytes);
@@ -175,7 +185,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Appends a message to the messages of its socket.
+    /// Appends a message to the messages of the message's socket.
     fn begin(&mut self, message: Message) {
         let (socket, index) = (message.flow.socket, self.messages.len());
         self.messages.push(message);
@@ -192,11 +202,15 @@ impl TxBatch {
         }
     }
 
-    /// Sends all datagrams, and empties the batch. Messages refer to `rx`, which must be the batch
-    /// that they were pushed from, not received into since (a range outside of it panics, like
-    /// slice indexing). `on_fail` receives the tag of each datagram that was not sent, with the
-    /// reason. No error is fatal: a full socket drops the rest for that socket, a refused run is
-    /// sent as single datagrams, an error left by ICMP on the socket costs a second try.
+    /// Sends all datagrams and empties the batch.
+    ///
+    /// `rx` must be the receive batch whose ranges were pushed, and must not have received since. A
+    /// range outside `rx` panics, like slice indexing. `on_fail` receives the tag of each datagram
+    /// that was not sent, and the reason.
+    ///
+    /// No error is fatal. If a socket's send buffer is full, the remaining datagrams of that socket
+    /// are dropped. A run that the kernel refuses is sent as single datagrams. An error left by
+    /// ICMP on the socket causes a second try.
     pub fn flush(
         &mut self,
         rx: &RxBatch,
@@ -211,8 +225,8 @@ impl TxBatch {
         self.clear();
     }
 
-    /// Passes each datagram to `send` instead of the kernel, with its flow, bytes and tag. The
-    /// batch is empty afterwards.
+    /// Passes each datagram to `send` instead of the kernel, with flow, bytes and tag. Afterwards
+    /// the batch is empty.
     pub fn drain(&mut self, rx: &RxBatch, mut send: impl FnMut(Flow, &[u8], u32)) {
         let mut bytes = Vec::new();
         for message in &self.messages {
@@ -235,13 +249,13 @@ impl TxBatch {
         self.clear();
     }
 
-    /// A warning that was not returned before: each kind of [`Warning`] is returned once in the
-    /// life of the batch.
+    /// Returns the next [`Warning`] that was not returned before. Each kind is returned once in the
+    /// lifetime of the batch.
     pub fn take_warnings(&mut self) -> Option<Warning> {
         self.sender.take_warning()
     }
 
-    /// The pushed datagrams, and their sender.
+    /// Returns the pushed datagrams and the sender.
     pub(crate) fn split<'a>(&'a mut self, rx: &'a RxBatch) -> (Load<'a>, &'a mut Sender) {
         let load = Load {
             groups: &self.groups,
@@ -278,7 +292,7 @@ mod tests {
         Flow { socket: SendSocket(1), to, from: None, meta: IpMeta::DEFAULT }
     }
 
-    /// Pushes datagrams and returns the runs they formed: (segment size, segments).
+    /// Pushes datagrams and returns the resulting runs as (segment size, number of segments).
     fn runs(datagrams: &[(Flow, usize)]) -> Vec<(usize, usize)> {
         let mut batch = TxBatch::new();
         for (flow, len) in datagrams {
@@ -307,7 +321,7 @@ mod tests {
     #[test]
     fn a_run_ends_at_64_segments_and_at_the_largest_payload() {
         assert_eq!(sizes(&[10; 130]), [(10, 64), (10, 64), (10, 2)]);
-        // 54 * 1200 = 64,800; one more would be over 65,507.
+        // 54 * 1200 = 64,800 bytes. One more datagram would exceed 65,507 bytes.
         assert_eq!(sizes(&[1200; 55]), [(1200, 54), (1200, 1)]);
         assert_eq!(sizes(&[65_506, 1, 1]), [(65_506, 2), (1, 1)]);
         assert_eq!(sizes(&[65_507, 65_507]), [(65_507, 1), (65_507, 1)]);
@@ -342,11 +356,11 @@ mod tests {
         let flows = 100;
         let turns: Vec<_> = (0..1000).map(|n| (flow(1 + n % flows), 200)).collect();
         let runs = runs(&turns);
-        // A few may collide in the table of the latest, and begin anew.
+        // A few flows may collide in the table of the latest messages, and start new runs.
         assert!(runs.len() < 2 * usize::from(flows), "{}", runs.len());
     }
 
-    /// Datagrams sent by each socket, as (destination, tag), in the order of sending.
+    /// Returns the datagrams sent by each socket as (destination, tag), in sending order.
     fn sent(batch: &TxBatch) -> Vec<Vec<(SocketAddr, u32)>> {
         let chain = |first: usize, next: &dyn Fn(usize) -> usize| {
             let mut all = vec![first];
@@ -372,7 +386,7 @@ mod tests {
     #[test]
     fn the_order_on_a_way_is_kept_and_nothing_is_lost_or_doubled() {
         let mut batch = TxBatch::new();
-        // Several batches, so that the tables hold entries of earlier ones.
+        // Several batches, so the tables contain entries of earlier batches.
         for round in 0_u32..20 {
             batch.clear();
             let mut random = round.wrapping_mul(0x9E37_79B9) | 1;

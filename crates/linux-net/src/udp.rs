@@ -1,4 +1,4 @@
-//! UDP sockets: options, and the values that the kernel granted.
+//! UDP sockets: requested options, and the values that the kernel granted.
 
 mod capabilities;
 mod connected;
@@ -23,43 +23,48 @@ use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::socket::{adopt_listening, adopt_sibling, bound_address};
 use crate::abi::sys::{bind_to_device, bound_device, check, free, option, set_option};
 
-/// Of `asm-generic/socket.h`; the C library's bindings do not have it.
+/// Number of the socket option `SO_MEMINFO` in `asm-generic/socket.h`. The C library's bindings
+/// lack the constant.
 const SO_MEMINFO: c_int = 55;
 
-/// The place of the bytes that wait to be received in the answer to it.
+/// Index in the result of `SO_MEMINFO` of the bytes that wait to be received.
 const SK_MEMINFO_RMEM_ALLOC: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
 
-/// Index of the count of lost datagrams.
+/// Index in the result of `SO_MEMINFO` of the number of lost datagrams.
 const SK_MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
-/// Requested options of a socket.
+/// Requested options of a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads flows over them.
+    /// `SO_REUSEPORT`: several workers listen on one port, and the kernel distributes flows over
+    /// their sockets.
     pub reuse_port: bool,
-    /// Receive buffer in bytes; 0 leaves the system's default.
+    /// Receive buffer in bytes. 0 keeps the system's default.
     pub recv_buffer: usize,
-    /// Send buffer in bytes; 0 leaves the system's default.
+    /// Send buffer in bytes. 0 keeps the system's default.
     pub send_buffer: usize,
-    /// `UDP_GRO`: equal datagrams of one sender arrive as one message.
+    /// `UDP_GRO`: datagrams of equal size from one sender arrive merged into one message.
     pub gro: bool,
-    /// `IP_PKTINFO`: reports the local address of each datagram. For sockets bound to the
-    /// unspecified address, which must answer from that one.
+    /// `IP_PKTINFO`: reports the local address of each datagram. Sockets bound to the unspecified
+    /// address need the option to respond from the address that the client used.
     pub packet_info: bool,
-    /// `IP_RECVERR`: ICMP errors are kept for [`UdpSocket::recv_errors`].
+    /// `IP_RECVERR`: the kernel queues ICMP errors for [`UdpSocket::recv_errors`].
     pub error_queue: bool,
-    /// Index of the one interface that it receives from and sends by; `None` for all.
+    /// Index of the interface to which the socket is restricted for receiving and sending. `None`
+    /// permits all interfaces.
     pub device: Option<NonZeroU32>,
-    /// `IP_FREEBIND`: it may have, and send from, addresses that no interface has, such as those of
-    /// a prefix that is delivered to this host.
+    /// `IP_FREEBIND`: the socket can be bound to, and send from, addresses that no interface has.
+    /// An example is an address of a prefix that is delivered to this host.
     pub free: bool,
-    /// TTL and traffic class that most of its datagrams have become options of the socket: for
-    /// sockets by which one client's datagrams leave. Only one handle of it may send.
+    /// TTL and traffic class of most sent datagrams become options of the socket. This saves
+    /// control messages on sockets that send the datagrams of one client. Only one handle of such a
+    /// socket may send.
     pub adapts: bool,
 }
 
 impl Default for UdpOptions {
-    /// GRO and the error queue on, the rest off, buffers as the system has them.
+    /// Enables GRO and the error queue, disables all other options, and keeps the system's buffer
+    /// sizes.
     fn default() -> Self {
         Self {
             reuse_port: false,
@@ -75,48 +80,50 @@ impl Default for UdpOptions {
     }
 }
 
-/// Number of the set of options that every socket gets beside those of [`UdpOptions`]: another one
-/// whenever it changes. A process that [adopts](UdpSocket::adopt) the sockets of another one asks
-/// whether both have the same.
+/// Version of the fixed options that every socket gets in addition to those in [`UdpOptions`]. The
+/// number must change with every change of the fixed options. A process compares this number with
+/// its predecessor's before it [adopts](UdpSocket::adopt) sockets.
 pub const OPTION_SET: u32 = 1;
 
 /// Options granted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Receive buffer in bytes, comparable with the request (the kernel reports twice that, for its
-    /// own bookkeeping). Less than requested: `net.core.rmem_max` is the bound for processes
-    /// without `CAP_NET_ADMIN`.
+    /// Receive buffer in bytes, comparable with the requested size. (The kernel reports twice that
+    /// size, for its own bookkeeping.) A smaller value than requested means that
+    /// `net.core.rmem_max` applied, the maximum for processes without `CAP_NET_ADMIN`.
     pub recv_buffer: usize,
-    /// Send buffer in bytes, as above; `net.core.wmem_max`.
+    /// Send buffer in bytes, comparable with the requested size. The maximum without
+    /// `CAP_NET_ADMIN` is `net.core.wmem_max`.
     pub send_buffer: usize,
-    /// Datagrams arrive merged.
+    /// Received datagrams can arrive merged (`UDP_GRO`).
     pub gro: bool,
-    /// Datagrams carry the count of lost ones before them (`SO_RXQ_OVFL`).
+    /// Received datagrams carry the number of datagrams lost previously (`SO_RXQ_OVFL`).
     pub losses: bool,
 }
 
-/// A UDP socket: non-blocking, close-on-exec, of one family (IPv6 sockets take no IPv4).
+/// UDP socket of one address family: non-blocking, close-on-exec. IPv6 sockets do not accept IPv4.
 ///
-/// One thread owns it. Every received datagram carries its TTL, its traffic class and the count of
-/// lost datagrams before it; sent datagrams are fragmented as needed, unless their header fields
-/// forbid it.
+/// A socket is owned by one thread. Every received datagram carries its TTL, its traffic class and
+/// the number of datagrams lost previously. Sent datagrams are fragmented as needed, unless their
+/// header fields forbid fragmentation.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
     pub(crate) local: SocketAddr,
-    /// `IP_MTU_DISCOVER` between datagrams that must not be fragmented.
+    /// Value of `IP_MTU_DISCOVER` for datagrams that may be fragmented.
     at_rest: c_int,
-    /// The socket forbids fragmentation now (IPv4; in IPv6 each datagram carries its own option).
+    /// True while the socket option forbids fragmentation. Only IPv4 uses this state: in IPv6 each
+    /// datagram carries a control message.
     dont_fragment: Cell<bool>,
     resting: Resting,
 }
 
 impl UdpSocket {
-    /// Opens a socket and binds it to `addr`. Port 0 means any free one.
+    /// Opens a socket and binds it to `addr`. Port 0 selects any free port.
     ///
     /// # Errors
-    /// Errors of `socket` and `bind`: address in use, not available, no descriptors left. A kernel
-    /// without an option for speed or diagnostics is no error.
+    /// `socket` or `bind` fails: the address is in use or not available, or the process has no
+    /// descriptors left. A kernel that lacks an option for speed or diagnostics causes no error.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Applied)> {
         let (socket, Able { gro, losses }) = Self::set_up(addr, options)?;
         let applied = Applied {
@@ -128,16 +135,17 @@ impl UdpSocket {
         Ok((socket, applied))
     }
 
-    /// As [`bind`](Self::bind), but does not query the granted values: for sockets that are opened
-    /// frequently.
+    /// Opens and binds a socket like [`bind`](Self::bind), without a query of the granted values.
+    /// This is for sockets that are opened frequently.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// [`bind`](Self::bind) would fail.
     pub fn bind_unasked(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         Self::set_up(addr, options).map(|(socket, _)| socket)
     }
 
-    /// The socket, and the kernel's capabilities for it.
+    /// Opens, configures and binds a socket. Returns the optional features that the kernel supports
+    /// for this socket.
     fn set_up(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Able)> {
         let fd = open(addr.ip())?;
         if IpFamily::of(addr.ip()) == IpFamily::V6 {
@@ -157,7 +165,8 @@ impl UdpSocket {
         let (at_rest, able) = set_options(fd.as_fd(), IpFamily::of(addr.ip()), options)?;
         bind_to(fd.as_fd(), addr)?;
         if options.reuse_port && any_port {
-            // Before, the kernel would choose among the ports that others share as well.
+            // `SO_REUSEPORT` set before binding would let the kernel choose a port that other
+            // sockets share.
             share()?;
         }
         let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
@@ -165,12 +174,14 @@ impl UdpSocket {
         Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting }, able))
     }
 
-    /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Sets
-    /// its options as [`bind`](Self::bind) does, but for `reuse_port`, which comes before the
-    /// binding. Without `gro` the state of merging remains: merged datagrams may wait.
+    /// Adopts a socket that another process has bound, such as the predecessor before an upgrade,
+    /// or systemd. Sets the options like [`bind`](Self::bind), except `reuse_port`, which must be
+    /// set before binding. Without `gro` the state of merging does not change, since merged
+    /// datagrams may be queued.
     ///
     /// # Errors
-    /// It is no UDP socket, it is not bound, or it is one for IPv6 that takes IPv4 as well.
+    /// The descriptor is not a UDP socket, the socket is not bound, or an IPv6 socket accepts IPv4
+    /// as well.
     pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         let local = adopt_listening(fd.as_fd(), libc::SOCK_DGRAM)?;
         let (at_rest, _) = set_options(fd.as_fd(), IpFamily::of(local.ip()), options)?;
@@ -178,12 +189,13 @@ impl UdpSocket {
         Ok(Self { fd, local, at_rest, dont_fragment: Cell::new(false), resting })
     }
 
-    /// Takes a socket that another process of this program has bound, with these `options` and the
-    /// same [`OPTION_SET`]: a fifth of the calls of [`from_fd`](Self::from_fd), where thousands
-    /// wait for it. Without `gro` the state of merging remains: merged datagrams may wait.
+    /// Adopts a socket that another process of this program has bound with equal `options` and an
+    /// equal [`OPTION_SET`]. The call needs a fifth of the system calls of
+    /// [`from_fd`](Self::from_fd), which matters when thousands of sockets are adopted. Without
+    /// `gro` the state of merging does not change, since merged datagrams may be queued.
     ///
     /// # Errors
-    /// It is no UDP socket, or it is not bound.
+    /// The descriptor is not a UDP socket, or the socket is not bound.
     pub fn adopt(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         let local = adopt_sibling(fd.as_fd(), libc::IPPROTO_UDP)?;
         let at_rest = match IpFamily::of(local.ip()) {
@@ -198,13 +210,15 @@ impl UdpSocket {
         Ok(socket)
     }
 
-    /// The address the socket is bound to, with the port that was given for port 0.
+    /// Returns the address that the socket is bound to. If port 0 was requested, this is the
+    /// assigned port.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Index of the interface that the socket is bound to; `None`: it is bound to none.
+    /// Returns the index of the interface that the socket is bound to, or `None` if the socket is
+    /// not restricted to an interface.
     ///
     /// # Errors
     /// The kernel is older than Linux 5.0.
@@ -212,24 +226,25 @@ impl UdpSocket {
         bound_device(self.fd.as_fd())
     }
 
-    /// The family of the socket.
+    /// Returns the address family of the socket.
     #[must_use]
     pub const fn family(&self) -> IpFamily {
         IpFamily::of(self.local.ip())
     }
 
-    /// Enables or disables merging of received datagrams (GRO), where the kernel supports it.
-    /// Datagrams already merged in the queue arrive as one after it is disabled.
+    /// Enables or disables merging of received datagrams (GRO), if the kernel supports GRO. After
+    /// GRO is disabled, datagrams that were merged already in the queue still arrive merged.
     pub fn merge(&self, on: bool) {
-        // A kernel that cannot leaves each alone.
+        // A kernel without GRO never merges datagrams.
         drop(set_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, c_int::from(on)));
     }
 
-    /// Has datagrams arrive each alone from now on, if none waits that may have been merged. False
-    /// when something waits: then nothing is different.
+    /// Disables merging of received datagrams, unless merged datagrams may be queued. If datagrams
+    /// or errors are queued, or the kernel does not report the queue, merging is enabled and the
+    /// result is false.
     #[must_use]
     pub fn cease_merging(&self) -> bool {
-        // First, so that no datagram that arrives after the check is merged.
+        // Disabled before the check, so no datagram that arrives after the check is merged.
         self.merge(false);
         let is_empty = self.is_empty();
         if !is_empty {
@@ -238,18 +253,21 @@ impl UdpSocket {
         is_empty
     }
 
-    /// True if neither a datagram nor an error waits; false if the kernel does not report it.
+    /// Returns true if neither a datagram nor an error is queued. Returns false if the kernel does
+    /// not report the queue.
     fn is_empty(&self) -> bool {
         memory_info(self.as_fd()).is_ok_and(|info| info[SK_MEMINFO_RMEM_ALLOC] == 0)
     }
 
-    /// A second handle of the same socket, so that one thread may receive while another sends. Only
-    /// one of the two may send datagrams whose header fields forbid fragmentation, and only one may
-    /// send at all if the socket [adapts](UdpOptions::adapts): each caches the last state that it
-    /// set in the kernel.
+    /// Creates a second handle of the socket, so one thread can receive while another sends.
+    ///
+    /// Only one of the two handles may send datagrams whose header fields forbid fragmentation.
+    /// Only one handle may send at all if the socket [adapts](UdpOptions::adapts). The reason is
+    /// that each handle caches the options that it has set in the kernel.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left, or the kernel rejects the option that allows
+    /// fragmentation.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             fd: self.duplicate()?,
@@ -260,38 +278,42 @@ impl UdpSocket {
         })
     }
 
-    /// Duplicates the descriptor, for another process, which expects that the headers of datagrams
-    /// allow fragmentation.
+    /// Duplicates the descriptor for another process, and allows fragmentation. The other process
+    /// expects that the headers of datagrams allow fragmentation.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left, or the kernel rejects the option that allows
+    /// fragmentation.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.set_dont_fragment(false)?;
         self.fd.try_clone()
     }
 
-    /// Allows fragmentation of later datagrams, until one forbids it: another process is to use
-    /// the socket, and expects that.
+    /// Allows fragmentation until a later datagram forbids it. Another process that will use the
+    /// socket expects this state.
     pub fn allow_fragments(&self) {
-        // A socket that is ours takes the option.
+        // The kernel accepts the option on every socket of this type.
         let _ = self.set_dont_fragment(false);
     }
 
-    /// Datagrams lost since the socket was opened, most often to a full receive buffer; wraps. The
-    /// count of [`Received::kernel_drops`](crate::Received), also when nothing arrives any more.
+    /// Returns the number of datagrams lost since the socket was opened, usually because of a full
+    /// receive buffer. The counter wraps. Received messages carry the value too
+    /// ([`Received::kernel_drops`](crate::Received)). This function also returns the value when no
+    /// datagrams arrive.
     ///
     /// # Errors
-    /// Linux before 4.12 does not report it.
+    /// The kernel is older than Linux 4.12 and does not report losses.
     pub fn dropped(&self) -> io::Result<u32> {
         memory_info(self.as_fd()).map(|info| info[SK_MEMINFO_DROPS])
     }
 
-    /// Allows or forbids fragmentation of the next datagrams. IPv4 has no control message for it,
-    /// so it is a state of the socket, which is set only on a change. IPv6: nothing to do.
+    /// Allows or forbids fragmentation of the next datagrams. IPv4 has no control message for this
+    /// purpose. Fragmentation is therefore a state of the socket, which is set only on a change.
+    /// For IPv6 the function does nothing.
     ///
-    /// `IP_PMTUDISC_PROBE` and not `_DO`: DF is set and the interface's MTU is the limit, while a
-    /// path MTU remembered from some earlier (or forged) ICMP message is not. DF serves path MTU
-    /// discovery, which learns the true limit by ICMP.
+    /// The mode is `IP_PMTUDISC_PROBE` and not `_DO`. With `_PROBE`, DF is set and the limit is the
+    /// interface's MTU. A path MTU that the kernel remembers from an earlier (or forged) ICMP
+    /// message does not apply. DF serves path MTU discovery, which learns the true limit by ICMP.
     pub(crate) fn set_dont_fragment(&self, forbid: bool) -> io::Result<()> {
         if self.dont_fragment.get() == forbid || self.family() == IpFamily::V6 {
             return Ok(());
@@ -302,18 +324,19 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Sets TTL and traffic class of the next datagrams that do not say theirs, if that is worth
-    /// it, or if `next` cannot.
+    /// Sets TTL and traffic class as socket options if that is worthwhile, or if `next` cannot be
+    /// sent otherwise. The options apply to the next datagrams without such control messages.
     pub(crate) fn settle_fields(&self, next: IpMeta) {
         self.resting.settle(self.as_fd(), self.family(), next);
     }
 
-    /// Returns whether a datagram with these fields may leave in one call with others.
+    /// Returns true if a datagram with these fields can be sent in one call with others.
     pub(crate) fn can_send(&self, meta: IpMeta) -> bool {
         self.resting.can_send(meta)
     }
 
-    /// TTL and traffic class that a datagram has to say, since the socket has others.
+    /// Returns the TTL and traffic class that a datagram must carry as control messages, because
+    /// the socket options differ.
     pub(crate) fn unsaid(&self, meta: IpMeta) -> Unsaid {
         self.resting.unsaid(meta)
     }
@@ -331,7 +354,7 @@ impl AsRawFd for UdpSocket {
     }
 }
 
-/// A new datagram socket of the family of `ip`.
+/// Opens a datagram socket of the family of `ip`.
 pub(crate) fn open(ip: IpAddr) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
@@ -350,9 +373,10 @@ fn set_up_v4(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     if options.error_queue {
         set_option(fd, ip, libc::IP_RECVERR, 1)?;
     }
-    // No DF, fragments cut to the interface's MTU. Unlike `_DONT`, ICMP "fragmentation needed"
-    // about a datagram that did carry DF still reaches the error queue, and forged ones do not
-    // shrink the path MTU of everybody's datagrams. (Linux before 3.15 does not have it.)
+    // Datagrams have no DF and are fragmented to the interface's MTU. Unlike with `_DONT`, two
+    // things hold. ICMP "fragmentation needed" about a datagram with DF still reaches the error
+    // queue. Forged ICMP messages do not reduce the path MTU of all datagrams. Linux before 3.15
+    // does not have `_OMIT`.
     for mode in [libc::IP_PMTUDISC_OMIT, libc::IP_PMTUDISC_DONT] {
         if set_option(fd, ip, libc::IP_MTU_DISCOVER, mode).is_ok() {
             return Ok(mode);
@@ -361,8 +385,9 @@ fn set_up_v4(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     Err(io::Error::last_os_error())
 }
 
-/// Routers do not fragment IPv6: the path MTU must be learnt and cut to, which `_DONT` does and
-/// `_OMIT` does not. "Packet too big" reaches the error queue all the same.
+/// Value of `IPV6_MTU_DISCOVER`. Routers do not fragment IPv6, so the kernel must learn the path
+/// MTU and fragment to that size. `_DONT` does so and `_OMIT` does not. "Packet too big" still
+/// reaches the error queue.
 const V6_AT_REST: c_int = libc::IPV6_PMTUDISC_DONT;
 
 fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
@@ -379,14 +404,14 @@ fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     Ok(V6_AT_REST)
 }
 
-/// The options that a kernel may lack, as [`Applied`] has them.
+/// Optional features that the kernel supports for a socket, as in [`Applied`].
 struct Able {
     gro: bool,
     losses: bool,
 }
 
-/// Sets the options that a bound socket may get as well: those of [`OPTION_SET`]. Returns
-/// `IP_MTU_DISCOVER` at rest.
+/// Sets the options that can also be set on a bound socket: [`UdpOptions`] and the fixed options of
+/// [`OPTION_SET`]. Returns the value of `IP_MTU_DISCOVER` for datagrams that may be fragmented.
 fn set_options(
     fd: BorrowedFd<'_>,
     family: IpFamily,
@@ -412,25 +437,26 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
         .or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
 }
 
-/// Sets the receive buffer of a socket beyond what the system allows its user, which takes
-/// `CAP_NET_ADMIN`. Without it nothing is different.
+/// Sets the receive buffer of a socket beyond the system's maximum for unprivileged processes. This
+/// needs `CAP_NET_ADMIN`. On failure the buffer does not change.
 ///
 /// # Errors
-/// `CAP_NET_ADMIN` is missing, or it is no socket.
+/// `CAP_NET_ADMIN` is missing, or the descriptor is not a socket.
 pub fn force_receive_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer_size(bytes))
 }
 
-/// A size as the kernel takes it, which doubles it in an `int`.
+/// Converts a buffer size to the kernel's type. The kernel doubles the size in an `int`, so the
+/// maximum is half of that range.
 fn buffer_size(bytes: usize) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2)
 }
 
-/// Sets the send buffer of a socket of any family, as far as the system allows; 0 leaves its
-/// default.
+/// Sets the send buffer of a socket of any family, up to the maximum that the system permits. 0
+/// keeps the system's default.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is not a socket.
 pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
@@ -439,7 +465,7 @@ fn buffer(fd: BorrowedFd<'_>, name: c_int) -> io::Result<usize> {
     Ok(usize::try_from(option(fd, libc::SOL_SOCKET, name)?).unwrap_or(0) / 2)
 }
 
-/// `SO_MEMINFO`: memory figures of `struct sock`, numbered as in `linux/sock_diag.h`.
+/// Reads `SO_MEMINFO`: memory figures of `struct sock`, with the indices of `linux/sock_diag.h`.
 fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; SK_MEMINFO_DROPS + 1]> {
     let mut info = [0_u32; SK_MEMINFO_DROPS + 1];
     let mut len = size_of_val(&info) as socklen_t;

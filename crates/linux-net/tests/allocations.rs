@@ -1,4 +1,4 @@
-//! After warm-up, receiving and sending allocate nothing.
+//! Receiving and sending do not allocate after warm-up.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Connected sockets.
+//! Connected UDP sockets.
 
 use crate::support::{V4, V6, bind, closed_port, errors, wait};
 

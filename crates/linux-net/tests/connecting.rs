@@ -1,4 +1,4 @@
-//! Connections made from here.
+//! Outgoing TCP connections.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ fn listen() -> TcpListener {
     TcpListener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()
 }
 
-/// The events of one descriptor: whether it can be read, and written.
+/// Returns the event of the only descriptor as (readable, writable), or `None` without an event.
 fn told(epoll: &Epoll, patience: Duration) -> Option<(bool, bool)> {
     let mut events = Events::new(1);
     epoll.wait(&mut events, Some(patience)).unwrap();
@@ -48,8 +48,8 @@ fn a_connection_is_made_without_waiting_and_carries_bytes() {
     assert_eq!(told(&epoll, PATIENCE).map(|(readable, _)| readable), Some(true));
     assert_eq!(near.read(&mut buffer).unwrap(), ReadOutcome::Read(3));
 
-    // Until the send buffer, which is as small as requested, is full; readiness follows when there
-    // is room.
+    // Writes until the send buffer is full, which is as small as requested. Readiness follows when
+    // space is free.
     let mut sent = 0;
     while let taken @ 1.. = near.write([&buffer, &[]]).unwrap() {
         sent += taken;

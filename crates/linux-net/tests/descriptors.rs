@@ -1,4 +1,5 @@
-//! Sockets from descriptors, as another process hands them over: they work, and others are refused.
+//! Sockets from descriptors, as received from another process. Valid sockets work, and others are
+//! refused.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -22,7 +23,7 @@ const OPTIONS: TcpOptions = TcpOptions {
     free: false,
 };
 
-/// The descriptor as another process gets it: a copy.
+/// Returns a copy of the descriptor, as another process receives it.
 fn handed_over(socket: &impl std::os::fd::AsFd) -> OwnedFd {
     socket.as_fd().try_clone_to_owned().unwrap()
 }
@@ -37,7 +38,7 @@ fn a_udp_socket_goes_on_under_its_address_with_what_waits() {
         drop(before);
         assert_eq!(after.local_addr(), local);
         assert_eq!(receive(&after, 1)[0].segments, [b"waits"]);
-        // With the options that it has.
+        // The socket keeps the options that were set before.
         support::send(&client, support::flow(local), &[b"waits"]);
         let last = UdpSocket::adopt(handed_over(&after), &UdpOptions::default()).unwrap();
         drop(after);
@@ -45,14 +46,14 @@ fn a_udp_socket_goes_on_under_its_address_with_what_waits() {
         let received = receive(&last, 1);
         assert_eq!((&received[0].segments[0], received[0].meta.ttl), (&b"waits".to_vec(), 64));
     }
-    // A blocking one of another program.
+    // A blocking socket of another program.
     let foreign = std::net::UdpSocket::bind(V4).unwrap();
     let socket = UdpSocket::from_fd(foreign.into(), &UdpOptions::default()).unwrap();
     let mut batch = linux_net::RxBatch::new(1);
     assert_eq!(batch.recv(&socket).unwrap(), 0, "it does not wait");
 }
 
-/// A program that takes one message for one datagram would relay several as one.
+/// A program that treats a message as one datagram would relay several datagrams as one.
 #[test]
 fn merged_datagrams_that_wait_arrive_as_they_were_sent() {
     type Take = fn(OwnedFd, &UdpOptions) -> std::io::Result<UdpSocket>;
@@ -97,13 +98,13 @@ fn a_listener_and_a_connection_go_on() {
     client.write_all(b"c").unwrap();
 }
 
-/// The kernel forgets its addresses.
+/// The kernel removes the addresses of the closed connection.
 #[test]
 fn unread_bytes_of_a_closed_connection_are_read_by_the_next_process() {
     let listener = std::net::TcpListener::bind(V4).unwrap();
     let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (accepted, _) = listener.accept().unwrap();
-    // Both directions, this one first.
+    // Shuts down both directions, starting with this side.
     accepted.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
     client.write_all(b"unread").unwrap();

@@ -31,7 +31,7 @@ fn errors_left_by_icmp_fail_no_other_datagram() {
     let (sender, receiver, closed) = (bind(V4), bind(V4), closed_port(V4));
     let (mut batch, mut stats) = (TxBatch::new(), SendStats::default());
     for tag in 0..20 {
-        // Each longer than the one before, so that no run is formed.
+        // Increasing sizes, so no run is formed.
         let part = batch.arena_write(&vec![tag as u8; 10 + tag as usize]).unwrap();
         let to = if tag % 2 == 0 { closed } else { receiver.local_addr() };
         batch.push(flow(to), &[part], tag).unwrap();
@@ -71,7 +71,7 @@ fn epoll_reports_the_error_queue_until_it_is_empty() {
         assert!(event.error && event.token == 5, "{event:?}");
         takes.push(sender.recv_errors(|_| ()).unwrap());
     }
-    // ICMP is rate-limited: the number of answers to the 100 datagrams varies.
+    // ICMP is rate-limited, so the number of errors for the 100 datagrams varies.
     assert!(takes.iter().all(|&taken| taken > 0 && taken <= 64), "{takes:?}");
 }
 
@@ -86,7 +86,7 @@ fn without_the_error_queue_nothing_is_kept() {
 #[test]
 fn a_run_that_the_kernel_refuses_arrives_all_the_same() {
     let (sender, receiver) = (bind(V4), bind(V4));
-    // The kernel does not send runs without checksums: a refusal that needs no special device.
+    // The kernel does not send runs without checksums. This refusal needs no special device.
     disable_checksums(&sender);
     let (mut batch, mut stats) = (TxBatch::new(), SendStats::default());
     for round in 1..=2 {
@@ -106,7 +106,7 @@ fn a_run_that_the_kernel_refuses_arrives_all_the_same() {
 
 fn disable_checksums(socket: &impl AsRawFd) {
     let on: libc::c_int = 1;
-    // SAFETY: `on` lives until the call returns and is as long as said.
+    // SAFETY: `on` lives until the call returns, and has the given length.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -119,7 +119,7 @@ fn disable_checksums(socket: &impl AsRawFd) {
     assert_eq!(result, 0);
 }
 
-/// A socket with many addresses learns which of them the error is about.
+/// A socket with many addresses receives the address that an error concerns.
 #[test]
 fn errors_name_the_address_that_the_datagram_was_sent_from() {
     let options = UdpOptions { packet_info: true, ..UdpOptions::default() };

@@ -1,4 +1,4 @@
-//! Batches over the loopback, against the real kernel.
+//! Batches over the loopback, with the real kernel.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -84,7 +84,7 @@ fn the_largest_datagrams_and_runs_arrive_whole() {
     let (sender, receiver) = (bind(V4), bind(V4));
     let (large, half) = (vec![1; 65_507], vec![2; 32_753]);
     let stats = send(&sender, flow(receiver.local_addr()), &[&large, &half, &half]);
-    // Whether so large a run is merged on arrival is the device's affair.
+    // The device decides if such a large run is merged on arrival.
     assert_eq!(receive(&receiver, 3).concat_segments(), [&large, &half, &half].map(Vec::clone));
     assert_eq!((stats.calls, stats.refused_runs), (1, 0));
     let (stats, failed) = try_send(&sender, flow(receiver.local_addr()), &[&vec![1; 65_508]]);
@@ -99,7 +99,7 @@ fn empty_datagrams_arrive_as_such() {
         let messages = receive(&receiver, 4);
         assert_eq!(sizes(&messages), [[0], [0], [1], [0]]);
         assert_eq!(messages[0].from, sender.local_addr());
-        // Also without any part.
+        // Also a datagram without any part.
         let mut batch = TxBatch::new();
         batch.push(flow(receiver.local_addr()), &[], 0).unwrap();
         assert_eq!(support::flush(&mut batch, &sender).1, []);
@@ -123,8 +123,8 @@ fn marks_are_carried_both_ways() {
     }
 }
 
-/// Fields that change again and again, for so long that the socket takes them over, and datagrams
-/// with several in one call.
+/// Fields change repeatedly, and remain equal long enough to become socket options. Some calls
+/// contain datagrams with different fields.
 #[test]
 fn an_adapting_socket_sends_each_datagram_with_its_own_marks() {
     let (voice, plain) = ((63, 0xB8), (63, 0));
@@ -241,7 +241,7 @@ fn datagrams_lost_to_a_full_buffer_are_counted() {
     }
     assert!(arrived < 100, "the buffer took all");
     assert_eq!(receiver.dropped().unwrap() as usize, 100 - arrived);
-    // With datagrams, the count comes with the next one that fits.
+    // Losses are reported with the next datagram that fits.
     send(&sender, flow(receiver.local_addr()), &[b"after"]);
     assert_eq!(receive(&receiver, 1)[0].kernel_drops as usize, 100 - arrived);
 }
@@ -279,7 +279,7 @@ fn options_are_granted_and_reported() {
 #[test]
 fn a_port_that_the_kernel_chose_is_shared_with_no_other_program() {
     let shared = UdpOptions { reuse_port: true, gro: false, ..UdpOptions::default() };
-    // Of 28,000 ports: with random ones, all differ in one of 6,000 runs.
+    // The kernel selects from 28,000 ports. Random ports would all differ in one of 6,000 runs.
     let sockets: Vec<_> = (0..700).map(|_| bind_with(V4, &shared)).collect();
     let ports: HashSet<_> = sockets.iter().map(|socket| socket.local_addr().port()).collect();
     assert_eq!(ports.len(), sockets.len());

@@ -1,5 +1,6 @@
-//! The tests of this crate from the outside, as one program: each more would be linked with the
-//! whole crate. Programs of their own are those that count for a whole process: `allocations.rs`.
+//! Tests of this crate's public interface, linked as one program, since each program would be
+//! linked with the complete crate. Tests that count for a complete process are separate programs:
+//! `allocations.rs`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod connected;

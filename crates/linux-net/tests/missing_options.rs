@@ -1,17 +1,18 @@
-//! Kernels, and sandboxes, that lack a socket option.
+//! Kernels and sandboxes that lack a socket option.
 
 use std::io;
 
 use linux_net::{UdpOptions, UdpSocket};
 
-/// Has the kernel answer the calling thread "protocol not available" to one option of `SOL_SOCKET`.
+/// Installs a seccomp filter for the calling thread that rejects one option of `SOL_SOCKET` with
+/// "protocol not available".
 fn forbid(option: libc::c_int) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
-    // Of `struct seccomp_data`, in little-endian order: the number of the call, its second and
-    // third argument.
+    // Offsets in `struct seccomp_data`, in little-endian order: the system call number, and the
+    // second and third arguments.
     let is = |at: u32, value: u32, otherwise: u8| {
         [statement(LOAD, at), libc::sock_filter { code: EQUAL, jt: 0, jf: otherwise, k: value }]
     };
@@ -24,7 +25,7 @@ fn forbid(option: libc::c_int) {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: takes no pointers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the program and the filter that it points at live until the call returns.
+    // SAFETY: the program and the filter that the program points at live until the call returns.
     let installed =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
     assert_eq!(installed, 0, "{}", io::Error::last_os_error());
@@ -33,7 +34,7 @@ fn forbid(option: libc::c_int) {
 #[test]
 #[cfg(target_endian = "little")]
 fn a_kernel_that_counts_no_losses_is_no_error() {
-    // The filter is on this thread alone, which ends.
+    // The filter applies only to this thread, which exits.
     let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default());
     let bound = std::thread::spawn(move || {
         forbid(libc::SO_RXQ_OVFL);

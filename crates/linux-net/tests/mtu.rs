@@ -1,8 +1,8 @@
 //! Datagrams larger than an MTU: fragments, DF, refused runs, ICMP of routers.
 //!
-//! The loopback's MTU is larger than any datagram, so each test runs itself again in a network
-//! namespace of its own. If the system forbids namespaces (containers without user namespaces) it
-//! is skipped, and `make test` counts the skip.
+//! The loopback's MTU is larger than any datagram, so each test runs itself again in a separate
+//! network namespace. If the system forbids namespaces (containers without user namespaces), the
+//! test is skipped, and `make test` counts the skip.
 
 use std::process::Command;
 
@@ -11,16 +11,17 @@ use turn_types::{IpFamily, IpMeta};
 
 use crate::support::{self, V4, V6, bind, errors, flow, receive, send, sizes, try_send};
 
-/// Set in the inner run; its value is of no interest.
+/// Environment variable that is set in the inner run. The value does not matter.
 const INSIDE: &str = "LINUX_NET_TEST_NAMESPACE";
 
-/// Set where there is a router: a process in its namespace.
+/// Environment variable with the process in the router's namespace. Set only if there is a router.
 const ROUTER: &str = "LINUX_NET_TEST_ROUTER";
 
 const SMALL_LOOPBACK: &str = "ip link set lo mtu 1500 up";
 
-/// A second namespace that forwards to a network of smaller MTU. Neither side resolves link
-/// addresses: this one knows the router's, the router learns this one's when a test adds it.
+/// Setup of a second namespace that forwards to a network with a smaller MTU. Neither side resolves
+/// link addresses. This side has the router's address, and a test adds this side's address to the
+/// router.
 const BEHIND_A_ROUTER: &str = "
     ip link set lo up
     unshare -n sleep 600 & router=$!
@@ -51,8 +52,8 @@ const BEHIND_A_ROUTER: &str = "
     export LINUX_NET_TEST_ROUTER=$router
 ";
 
-/// True in the inner run. Otherwise runs the test again in a namespace prepared by `setup`, and
-/// fails with it.
+/// Returns true in the inner run. The outer run executes the test again in a namespace prepared by
+/// `setup`, and fails if the inner run fails.
 #[expect(clippy::unwrap_used, reason = "a test may fail here as well")]
 fn inside(setup: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
@@ -64,7 +65,7 @@ fn inside(setup: &str) -> bool {
         test_support::skip("network namespaces are not permitted here");
         return false;
     }
-    // Each test has a thread with its name.
+    // The thread of a test has the test's name.
     let thread = std::thread::current();
     let test = thread.name().unwrap();
     let output = Command::new("unshare")
@@ -142,7 +143,7 @@ fn df_refuses_long_datagrams_and_affects_no_other() {
         assert_eq!(failed, [(1, SendError::TooBig)], "{family}");
         assert_eq!((stats.datagrams, stats.failed), (3, 1));
         assert_eq!(sizes(&receive(&receiver, 3)), [[fits + 1], [fits], [fits + 1]]);
-        // This host found the fault itself.
+        // This host detected the fault, so no ICMP message exists.
         let reported = errors(&sender);
         assert!(!reported.is_empty());
         for error in reported {
@@ -159,8 +160,8 @@ fn a_router_that_would_have_to_fragment_is_heard() {
     }
     let sender = bind("10.0.0.1:0");
     let far = flow("10.0.1.9:9".parse().unwrap());
-    // The router's answer waits until it knows our link address. By then the socket is no longer
-    // in the state in which it sets DF, and must hear the answer nevertheless.
+    // The router's ICMP message waits until the router has this host's link address. Until then the
+    // socket leaves the state that sets DF. The socket must receive the error nevertheless.
     send(&sender, no_fragments(far), &[&[1; 1400]]);
     send(&sender, far, &[&[1; 1400]]);
     on_router(
@@ -170,14 +171,15 @@ fn a_router_that_would_have_to_fragment_is_heard() {
     let reported = errors(&sender);
     assert_eq!(reported.len(), 1, "{reported:?}");
     assert_eq!((reported[0].peer, reported[0].icmp), (far.to, Some(expected)));
-    // DF measures the current path: an earlier ICMP message of a router does not stop further
+    // DF measures the current path. An earlier ICMP message of a router does not prevent further
     // probes.
     for _ in 0..2 {
         send(&sender, no_fragments(far), &[&[1; 1400]]);
         assert_eq!(errors(&sender)[0].icmp, Some(expected));
     }
 
-    // IPv6: the path MTU is learnt; fragments are cut to it, and DF is refused over it.
+    // IPv6: the kernel learns the path MTU and fragments to that size. Larger datagrams with DF are
+    // refused.
     let sender = bind("[fd00::1]:0");
     let far = flow("[fd01::9]:9".parse().unwrap());
     on_router("ip neigh replace fd00::1 lladdr 02:00:00:00:00:01 dev far");

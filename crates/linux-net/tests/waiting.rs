@@ -1,4 +1,4 @@
-//! Epoll and wakers, against the real kernel.
+//! Epoll and wakers, with the real kernel.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};

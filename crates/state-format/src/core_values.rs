@@ -1,4 +1,4 @@
-//! Numbers, texts, times and containers.
+//! Serialised form of numbers, texts, times and containers.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -29,12 +29,12 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, u128);
 
-/// Opaque bytes, perhaps with keys.
+/// Opaque bytes, possibly with keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bytes(pub Vec<u8>);
 
 impl Bytes {
-    /// Writes a value into separate bytes.
+    /// Serialises a value into separate bytes.
     #[must_use]
     pub fn of(value: &impl Value) -> Self {
         let mut out = Writer::new();
@@ -42,10 +42,10 @@ impl Bytes {
         Self(out.into_bytes())
     }
 
-    /// Reads the value.
+    /// Parses the value.
     ///
     /// # Errors
-    /// The bytes are of another type, or more follow.
+    /// The bytes belong to another type, or more bytes follow.
     pub fn parse<T: Value>(&self) -> Result<T, Malformed> {
         Reader::new(&self.0).last()
     }
@@ -152,7 +152,7 @@ impl<T: Value> Value for Vec<T> {
     }
 
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
-        // Not made as long as a count says before its values are there.
+        // No memory is reserved for the declared count before the values are read.
         (0..input.count()?).map(|_| T::read(input)).collect()
     }
 }
@@ -224,7 +224,7 @@ impl<A: Value, B: Value> Value for (A, B) {
     }
 }
 
-/// In clear: whoever gets a document may use its keys.
+/// Serialised in clear: anyone with the document can use the keys.
 impl<T: Value> Value for Secret<T> {
     fn write(&self, out: &mut Writer) {
         self.expose().write(out);

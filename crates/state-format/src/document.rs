@@ -1,27 +1,27 @@
-//! Whole documents: their kind and version before their content.
+//! Documents: kind and version, followed by the content.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::{Malformed, Reader, Value, Writer};
 
-/// The first bytes of a document.
+/// First bytes of a document.
 const MAGIC: [u8; 8] = *b"TURNPIKE";
 
-/// Version that is written. It grows with each change of a field, a tag or a meaning.
+/// Version of written documents. Increased with each change of a field, a tag or a meaning.
 pub const VERSION: u32 = 2;
 
-/// The oldest version that is read.
+/// Oldest version that can be read.
 const OLDEST: u32 = 2;
 
-/// Why bytes are no document that can be read.
+/// Reason why bytes are not a readable document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentError {
-    /// They are no document at all.
+    /// The bytes are not a document.
     Foreign,
-    /// It is of this version, which is not read.
+    /// The document has this version, which this program cannot read.
     Version(u32),
-    /// Its content cannot be read.
+    /// The content cannot be read.
     Content(Malformed),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for DocumentError {
 
 impl core::error::Error for DocumentError {}
 
-/// A document with this content.
+/// Serialises a document with this content.
 #[must_use]
 pub fn write_document(content: &impl Value) -> Vec<u8> {
     let mut out = Writer::new();
@@ -51,10 +51,10 @@ pub fn write_document(content: &impl Value) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The content of a document.
+/// Parses the content of a document.
 ///
 /// # Errors
-/// It is none, of an unknown version, or damaged.
+/// The bytes are not a document, have an unknown version, or are damaged.
 pub fn read_document<T: Value>(bytes: &[u8]) -> Result<T, DocumentError> {
     let mut input = Reader::new(bytes);
     if input.array() != Ok(MAGIC) {

@@ -1,10 +1,12 @@
-//! Structs as records of their fields, and enums.
+//! Serialised form of structs as records of their fields, and of enums.
 
 use crate::{Malformed, Reader, Value};
 
-/// Gives a struct the form of records: a tag for each field. A field that has come with a later
-/// version names the value that it has in documents without it. Behind a semicolon stand fields
-/// that mean nothing to another process, with the value that they have there.
+/// Implements [`Value`](crate::Value) for a struct, as a record with a tag for each field.
+///
+/// A field added in a later version needs a default, which applies to documents without the field.
+/// After a semicolon follow the fields that are meaningless in another process. They are not
+/// written, and get the declared value when read.
 ///
 /// ```
 /// # use state_format::{fields, Reader, Value, Writer};
@@ -25,7 +27,7 @@ macro_rules! fields {
     }) => {
         impl $crate::Value for $name {
             fn write(&self, out: &mut $crate::Writer) {
-                // All fields are named: one that is added is no oversight.
+                // The pattern names all fields, so a new field cannot be forgotten.
                 let Self { $($field,)+ $($($here: _,)+)? } = self;
                 out.sized(|out| { $(out.field($tag, $field);)+ });
             }
@@ -50,8 +52,8 @@ macro_rules! fields {
     (@value $field:ident $tag:literal $default:expr) => { $field.unwrap_or($default) };
 }
 
-/// Gives an enum the form of a number for each variant, which is never used again for another one,
-/// and behind it of the variant's values.
+/// Implements [`Value`](crate::Value) for an enum: the variant's number, followed by the variant's
+/// values. A number must never be reused for another variant.
 ///
 /// ```
 /// # use state_format::{variants, Reader, Value, Writer};
@@ -91,7 +93,8 @@ macro_rules! variants {
     };
 }
 
-/// Gives an enum of [`labels!`](turn_types::labels) the form of its labels, which are stable.
+/// Implements [`Value`](crate::Value) for an enum of [`labels!`](turn_types::labels), with the
+/// labels as the serialised form. Labels are stable.
 #[macro_export]
 macro_rules! labelled {
     ($name:ident, $what:literal) => {
@@ -110,10 +113,10 @@ macro_rules! labelled {
     };
 }
 
-/// Reads a field for the first time.
+/// Parses the value of a field that must not be repeated.
 ///
 /// # Errors
-/// It was there before, or is none of its type.
+/// The field has been read before, or the value does not belong to the type.
 pub fn once<T: Value>(field: &mut Option<T>, tag: u8, value: Reader<'_>) -> Result<(), Malformed> {
     if field.is_some() {
         return Err(Malformed::FieldTwice(tag));
@@ -122,10 +125,10 @@ pub fn once<T: Value>(field: &mut Option<T>, tag: u8, value: Reader<'_>) -> Resu
     Ok(())
 }
 
-/// A field without default.
+/// Returns the value of a field without default.
 ///
 /// # Errors
-/// It was not there.
+/// The field is missing.
 pub fn required<T>(field: Option<T>, tag: u8) -> Result<T, Malformed> {
     field.ok_or(Malformed::MissingField(tag))
 }

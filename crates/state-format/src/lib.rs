@@ -1,4 +1,4 @@
-//! The form in which a server's state goes to another process: versioned, length-prefixed records.
+//! Serialised form of a server's state for another process: versioned, length-prefixed records.
 //!
 //! ```text
 //! document = magic  version  value
@@ -6,12 +6,12 @@
 //! list     = count  { value }
 //! ```
 //!
-//! Numbers are little-endian. A reader knows the fields of a struct by their tags, so that a later
-//! version may add one: a document without it gets the default that [`fields!`] names. A tag is
-//! never used again for another field. A document of a version that is not known is refused as a
-//! whole, since a field that is left out may be one that forbids something.
+//! Numbers are little-endian. A reader recognises the fields of a struct by their tags, so a later
+//! version may add a field. A document without that field gets the default declared with
+//! [`fields!`]. A tag is never reused for another field. A document with an unknown version is
+//! refused completely, because an ignored field might forbid something.
 //!
-//! Input is not trusted: no input causes a panic, and a length is believed only as far as there are
+//! Input is not trusted. No input causes a panic, and lengths are checked against the number of
 //! bytes.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -37,14 +37,14 @@ pub use malformed::Malformed;
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// A value with a form of bytes.
+/// Value with a serialised form.
 pub trait Value: Sized {
-    /// Appends it.
+    /// Appends the serialised form of the value.
     fn write(&self, out: &mut Writer);
 
-    /// Reads one, which may be followed by others.
+    /// Parses a value, which may be followed by other values.
     ///
     /// # Errors
-    /// The bytes are none of this type, or too few.
+    /// The bytes do not belong to this type, or are too few.
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed>;
 }

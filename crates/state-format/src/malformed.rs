@@ -2,20 +2,20 @@
 
 use core::fmt;
 
-/// Why bytes are no value of a type.
+/// Reason why bytes are not a value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// They end too early.
+    /// The bytes are truncated.
     Truncated,
-    /// More bytes follow than belong to it.
+    /// Bytes follow after the value.
     Trailing,
-    /// A field that this version does not have, by its tag.
+    /// A field has a tag that this version does not know.
     UnknownField(u8),
-    /// A field comes twice.
+    /// A field occurs twice.
     FieldTwice(u8),
     /// A field without default is missing.
     MissingField(u8),
-    /// A number or text that is no value of this type.
+    /// A number or text is invalid for the type, which is named here.
     NoValue(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Addresses, paths, names, and the numbers of STUN.
+//! Serialised form of addresses, paths, names, and the numbers of STUN.
 
 use core::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -11,7 +11,7 @@ use turn_types::{
 
 use crate::{Malformed, Reader, Value, Writer, fields, variants};
 
-/// Types that are one value of another type.
+/// Implements [`Value`] for types that wrap a single value of another type.
 macro_rules! newtypes {
     ($($name:ident),+) => {
         $(impl Value for $name {
@@ -86,7 +86,7 @@ impl Value for Prefix {
 
     fn read(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (first, len) = <(IpAddr, u8)>::read(input)?;
-        // The length is that of the form with 128 bits.
+        // The serialised length is that of the 128-bit form.
         let len = if first.is_ipv4() { len.checked_sub(96) } else { Some(len) };
         len.and_then(|len| Self::new(first, len).ok()).ok_or(Malformed::NoValue("prefix"))
     }

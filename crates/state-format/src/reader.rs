@@ -1,8 +1,8 @@
-//! Bytes to be read.
+//! Reader of serialised values.
 
 use crate::{Malformed, Value};
 
-/// Bytes that get fewer.
+/// Remaining bytes of serialised values.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
 pub struct Reader<'a> {
@@ -10,22 +10,22 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// All of these bytes.
+    /// Creates a reader of these bytes.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// Bytes that are left.
+    /// Returns the number of remaining bytes.
     #[must_use]
     pub const fn left(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes so many bytes.
+    /// Takes this number of bytes.
     ///
     /// # Errors
-    /// There are fewer.
+    /// Fewer bytes remain.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.bytes.split_at_checked(len).ok_or(Malformed::Truncated)?;
         self.bytes = rest;
@@ -35,35 +35,36 @@ impl<'a> Reader<'a> {
     /// Takes a fixed number of bytes.
     ///
     /// # Errors
-    /// There are fewer.
+    /// Fewer bytes remain.
     pub fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], Malformed> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or(Malformed::Truncated)?;
         self.bytes = rest;
         Ok(*taken)
     }
 
-    /// Takes a number of things that follow, each of a byte or more.
+    /// Reads the number of elements that follow, each of one byte or more.
     ///
     /// # Errors
-    /// So many cannot follow: there are fewer bytes.
+    /// The number exceeds the remaining bytes.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = u32::read(self)? as usize;
         if count > self.left() { Err(Malformed::Truncated) } else { Ok(count) }
     }
 
-    /// Takes what stands behind its length.
+    /// Takes the bytes after a length prefix.
     ///
     /// # Errors
-    /// There are fewer bytes.
+    /// Fewer bytes remain.
     pub fn sized(&mut self) -> Result<Self, Malformed> {
         let len = self.count()?;
         self.take(len).map(Self::new)
     }
 
-    /// The next field of a struct; `None` behind the last.
+    /// Reads the next field of a struct: the tag, and a reader of the value. Returns `None` after
+    /// the last field.
     ///
     /// # Errors
-    /// There are fewer bytes.
+    /// The field is truncated.
     pub fn field(&mut self) -> Result<Option<(u8, Self)>, Malformed> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -72,10 +73,10 @@ impl<'a> Reader<'a> {
         Ok(Some((tag, self.sized()?)))
     }
 
-    /// Reads a value that has to be the last.
+    /// Parses a value that must be the last.
     ///
     /// # Errors
-    /// It is none of its type, or there is more.
+    /// The bytes do not belong to the type, or more bytes follow.
     pub fn last<T: Value>(mut self) -> Result<T, Malformed> {
         let value = T::read(&mut self)?;
         if self.bytes.is_empty() { Ok(value) } else { Err(Malformed::Trailing) }

@@ -1,8 +1,8 @@
-//! Tools of the tests.
+//! Helpers of the tests.
 
 use crate::{Malformed, Reader, Value, Writer};
 
-/// A value, written and read.
+/// Serialises and parses a value.
 pub(crate) fn again<T: Value>(value: &T) -> Result<T, Malformed> {
     let mut out = Writer::new();
     value.write(&mut out);

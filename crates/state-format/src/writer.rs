@@ -1,10 +1,10 @@
-//! Bytes to be written.
+//! Writer of serialised values.
 
 use alloc::vec::Vec;
 
 use crate::Value;
 
-/// Bytes that grow.
+/// Buffer for serialised values.
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
 pub struct Writer {
@@ -12,26 +12,26 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Nothing yet.
+    /// Creates an empty writer.
     #[must_use]
     pub const fn new() -> Self {
         Self { bytes: Vec::new() }
     }
 
-    /// Appends bytes as they are.
+    /// Appends raw bytes.
     pub fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a number of things or bytes.
+    /// Appends a number of elements or bytes.
     ///
     /// # Panics
-    /// More than 4 thousand million.
+    /// The number exceeds 32 bits.
     pub fn count(&mut self, count: usize) {
         u32::try_from(count).expect("no more than memory holds of them").write(self);
     }
 
-    /// Appends what `write` appends, with its length before it.
+    /// Appends the output of `write`, after its length.
     pub fn sized(&mut self, write: impl FnOnce(&mut Self)) {
         let at = self.bytes.len();
         self.count(0);
@@ -47,7 +47,7 @@ impl Writer {
         self.sized(|out| value.write(out));
     }
 
-    /// Takes the bytes out, and leaves room for as many.
+    /// Removes and returns the bytes. The writer retains its capacity.
     #[must_use]
     pub fn take_bytes(&mut self) -> Vec<u8> {
         let bytes = self.bytes.clone();
@@ -55,7 +55,7 @@ impl Writer {
         bytes
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes

@@ -1,5 +1,5 @@
-//! Writing a message into the caller's buffer (RFC 8489 §5, §14). The types keep the order: first
-//! attributes, then integrity, then FINGERPRINT.
+//! Writer for messages in the caller's buffer (RFC 8489 §5, §14). The types enforce the order:
+//! first attributes, then integrity, then FINGERPRINT.
 
 use core::net::SocketAddr;
 
@@ -12,20 +12,20 @@ use crate::header::{
 use crate::integrity::{IntegrityKey, IntegrityKind, SHA1_LEN, SHA256_LEN};
 use crate::value::{self, AccessToken, ChangeRequest, Icmp, PasswordAlgorithm};
 
-/// A message in the making.
+/// Message under construction.
 ///
-/// A value too long for the buffer, or for the 16-bit length fields, is remembered, and the message
-/// then has no end: `finish` and its like return `None`.
+/// A value too long for the buffer, or for the 16-bit length fields, makes the message unusable.
+/// `finish` and similar functions then return `None`.
 #[derive(Debug)]
 #[must_use = "a message without its end has a wrong length field"]
 pub struct MessageBuilder<'b> {
     out: &'b mut [u8],
-    /// Bytes written; `None` once something did not fit.
+    /// Number of bytes written; `None` after a value that did not fit.
     len: Option<usize>,
     id: TransactionId,
 }
 
-/// A message with its integrity attribute: only FINGERPRINT may follow.
+/// Message with an integrity attribute. Only FINGERPRINT may follow.
 #[derive(Debug)]
 #[must_use = "a message without its end has a wrong length field"]
 pub struct SealedBuilder<'b>(MessageBuilder<'b>);
@@ -40,8 +40,8 @@ impl<'b> MessageBuilder<'b> {
         Self::with_header(out, class, method, cookie_and_id)
     }
 
-    /// Starts an answer to a message of RFC 3489: no cookie, and all 16 bytes of the request's
-    /// transaction id. Neither XOR-MAPPED-ADDRESS nor FINGERPRINT belongs in it.
+    /// Starts a response to a message of RFC 3489: no cookie, and all 16 bytes of the request's
+    /// transaction id. Such a response must not contain XOR-MAPPED-ADDRESS or FINGERPRINT.
     pub fn new_classic(out: &'b mut [u8], class: Class, method: Method, id: [u8; 16]) -> Self {
         Self::with_header(out, class, method, id)
     }
@@ -63,72 +63,72 @@ impl<'b> MessageBuilder<'b> {
         self.parts(kind, &[value])
     }
 
-    /// An attribute with these parts as its value, one behind the other.
+    /// Appends an attribute whose value consists of these parts, one after the other.
     fn parts(&mut self, kind: AttributeType, parts: &[&[u8]]) -> &mut Self {
         self.len = self.len.and_then(|at| write_attribute(self.out, at, kind, parts));
         self
     }
 
-    /// An address, obfuscated as in XOR-MAPPED-ADDRESS (RFC 8489 §14.2).
+    /// Appends an address, obfuscated as in XOR-MAPPED-ADDRESS (RFC 8489 §14.2).
     pub fn xor_address(&mut self, kind: AttributeType, addr: SocketAddr) -> &mut Self {
         let (value, len) = value::address::encode_xor(addr, self.id);
         self.attribute(kind, &value[..len])
     }
 
-    /// An address as it is, as in MAPPED-ADDRESS (RFC 8489 §14.1).
+    /// Appends an address without obfuscation, as in MAPPED-ADDRESS (RFC 8489 §14.1).
     pub fn address(&mut self, kind: AttributeType, addr: SocketAddr) -> &mut Self {
         let (value, len) = value::address::encode(addr);
         self.attribute(kind, &value[..len])
     }
 
-    /// A 32-bit number, as PRIORITY or CACHE-TIMEOUT.
+    /// Appends a 32-bit number, such as PRIORITY or CACHE-TIMEOUT.
     pub fn number_u32(&mut self, kind: AttributeType, number: u32) -> &mut Self {
         self.attribute(kind, &number.to_be_bytes())
     }
 
-    /// A number in the first of four bytes, as REQUESTED-TRANSPORT and the address families have
-    /// it.
+    /// Appends a number in the first of four bytes, as in REQUESTED-TRANSPORT and the address
+    /// families.
     pub fn number_u8(&mut self, kind: AttributeType, number: u8) -> &mut Self {
         self.attribute(kind, &[number, 0, 0, 0])
     }
 
-    /// Text, as USERNAME, REALM, NONCE or SOFTWARE.
+    /// Appends text, such as USERNAME, REALM, NONCE or SOFTWARE.
     pub fn text(&mut self, kind: AttributeType, text: &str) -> &mut Self {
         self.attribute(kind, text.as_bytes())
     }
 
-    /// USERNAME (RFC 8489 §14.3): fewer than 509 bytes.
+    /// Appends USERNAME (RFC 8489 §14.3): fewer than 509 bytes.
     pub fn username(&mut self, username: &str) -> &mut Self {
         self.text(AttributeType::USERNAME, username)
     }
 
-    /// USERHASH (RFC 8489 §14.4).
+    /// Appends USERHASH (RFC 8489 §14.4).
     pub fn userhash(&mut self, userhash: &[u8; 32]) -> &mut Self {
         self.attribute(AttributeType::USERHASH, userhash)
     }
 
-    /// REALM (RFC 8489 §14.9): fewer than 128 characters.
+    /// Appends REALM (RFC 8489 §14.9): fewer than 128 characters.
     pub fn realm(&mut self, realm: &str) -> &mut Self {
         self.text(AttributeType::REALM, realm)
     }
 
-    /// NONCE (RFC 8489 §14.10): fewer than 128 characters.
+    /// Appends NONCE (RFC 8489 §14.10): fewer than 128 characters.
     pub fn nonce(&mut self, nonce: &str) -> &mut Self {
         self.text(AttributeType::NONCE, nonce)
     }
 
-    /// SOFTWARE (RFC 8489 §14.14): fewer than 128 characters.
+    /// Appends SOFTWARE (RFC 8489 §14.14): fewer than 128 characters.
     pub fn software(&mut self, software: &str) -> &mut Self {
         self.text(AttributeType::SOFTWARE, software)
     }
 
-    /// ALTERNATE-DOMAIN (RFC 8489 §14.16): at most 255 ASCII characters.
+    /// Appends ALTERNATE-DOMAIN (RFC 8489 §14.16): at most 255 ASCII characters.
     pub fn alternate_domain(&mut self, domain: &str) -> &mut Self {
         self.text(AttributeType::ALTERNATE_DOMAIN, domain)
     }
 
-    /// ERROR-CODE (RFC 8489 §14.8): `code` in 300..=699, else the message has no end. For the
-    /// phrase see [`reason_phrase`](crate::reason_phrase).
+    /// Appends ERROR-CODE (RFC 8489 §14.8). A `code` outside 300..=699 makes the message unusable.
+    /// [`reason_phrase`](crate::reason_phrase) returns the registered phrase.
     pub fn error_code(&mut self, code: u16, reason: &str) -> &mut Self {
         match value::error_code::encode(0, code) {
             Some(head) => self.parts(AttributeType::ERROR_CODE, &[&head, reason.as_bytes()]),
@@ -136,7 +136,7 @@ impl<'b> MessageBuilder<'b> {
         }
     }
 
-    /// ADDRESS-ERROR-CODE (RFC 8656 §18.12): `family` 1 or 2, `code` in 300..=699.
+    /// Appends ADDRESS-ERROR-CODE (RFC 8656 §18.12): `family` 1 or 2, `code` in 300..=699.
     pub fn address_error_code(&mut self, family: u8, code: u16, reason: &str) -> &mut Self {
         match value::error_code::encode(family, code) {
             Some(head) => {
@@ -146,92 +146,93 @@ impl<'b> MessageBuilder<'b> {
         }
     }
 
-    /// UNKNOWN-ATTRIBUTES (RFC 8489 §14.13): these types, none repeated to fill up.
+    /// Appends UNKNOWN-ATTRIBUTES (RFC 8489 §14.13) with these types. No type is repeated as
+    /// padding.
     pub fn unknown_attributes(&mut self, kinds: &[AttributeType]) -> &mut Self {
         self.words(AttributeType::UNKNOWN_ATTRIBUTES, kinds.iter().map(|kind| kind.0.to_be_bytes()))
     }
 
-    /// PASSWORD-ALGORITHMS (RFC 8489 §14.11), preferred first.
+    /// Appends PASSWORD-ALGORITHMS (RFC 8489 §14.11), in order of preference.
     pub fn password_algorithms(&mut self, algorithms: &[PasswordAlgorithm]) -> &mut Self {
         let entries = algorithms.iter().map(|algorithm| value::auth::encode_algorithm(*algorithm));
         self.words(AttributeType::PASSWORD_ALGORITHMS, entries)
     }
 
-    /// PASSWORD-ALGORITHM (RFC 8489 §14.12).
+    /// Appends PASSWORD-ALGORITHM (RFC 8489 §14.12).
     pub fn password_algorithm(&mut self, algorithm: PasswordAlgorithm) -> &mut Self {
         let value = value::auth::encode_algorithm(algorithm);
         self.attribute(AttributeType::PASSWORD_ALGORITHM, &value)
     }
 
-    /// LIFETIME in seconds (RFC 8656 §18.2).
+    /// Appends LIFETIME in seconds (RFC 8656 §18.2).
     pub fn lifetime(&mut self, secs: u32) -> &mut Self {
         self.number_u32(AttributeType::LIFETIME, secs)
     }
 
-    /// REQUESTED-TRANSPORT: an IP protocol number, 17 for UDP (RFC 8656 §18.8).
+    /// Appends REQUESTED-TRANSPORT: an IP protocol number, 17 for UDP (RFC 8656 §18.8).
     pub fn requested_transport(&mut self, protocol: u8) -> &mut Self {
         self.number_u8(AttributeType::REQUESTED_TRANSPORT, protocol)
     }
 
-    /// REQUESTED-ADDRESS-FAMILY: 1 for IPv4, 2 for IPv6 (RFC 8656 §18.6).
+    /// Appends REQUESTED-ADDRESS-FAMILY: 1 for IPv4, 2 for IPv6 (RFC 8656 §18.6).
     pub fn requested_address_family(&mut self, family: u8) -> &mut Self {
         self.number_u8(AttributeType::REQUESTED_ADDRESS_FAMILY, family)
     }
 
-    /// ADDITIONAL-ADDRESS-FAMILY: only 2 is valid (RFC 8656 §18.11).
+    /// Appends ADDITIONAL-ADDRESS-FAMILY: only 2 is valid (RFC 8656 §18.11).
     pub fn additional_address_family(&mut self, family: u8) -> &mut Self {
         self.number_u8(AttributeType::ADDITIONAL_ADDRESS_FAMILY, family)
     }
 
-    /// EVEN-PORT, with or without reserving the next port (RFC 8656 §18.7).
+    /// Appends EVEN-PORT, with or without reserving the next port (RFC 8656 §18.7).
     pub fn even_port(&mut self, reserve_next: bool) -> &mut Self {
         self.attribute(AttributeType::EVEN_PORT, &[if reserve_next { 0x80 } else { 0 }])
     }
 
-    /// DONT-FRAGMENT (RFC 8656 §18.9).
+    /// Appends DONT-FRAGMENT (RFC 8656 §18.9).
     pub fn dont_fragment(&mut self) -> &mut Self {
         self.attribute(AttributeType::DONT_FRAGMENT, &[])
     }
 
-    /// RESERVATION-TOKEN (RFC 8656 §18.10).
+    /// Appends RESERVATION-TOKEN (RFC 8656 §18.10).
     pub fn reservation_token(&mut self, token: [u8; 8]) -> &mut Self {
         self.attribute(AttributeType::RESERVATION_TOKEN, &token)
     }
 
-    /// CHANNEL-NUMBER (RFC 8656 §18.1).
+    /// Appends CHANNEL-NUMBER (RFC 8656 §18.1).
     pub fn channel_number(&mut self, number: ChannelNumber) -> &mut Self {
         let [n0, n1] = number.get().to_be_bytes();
         self.attribute(AttributeType::CHANNEL_NUMBER, &[n0, n1, 0, 0])
     }
 
-    /// DATA (RFC 8656 §18.4). To send without copying see
-    /// [`write_data_header`](crate::write_data_header).
+    /// Appends DATA (RFC 8656 §18.4). [`write_data_header`](crate::write_data_header) avoids the
+    /// copy of the payload.
     pub fn data(&mut self, payload: &[u8]) -> &mut Self {
         self.attribute(AttributeType::DATA, payload)
     }
 
-    /// ICMP (RFC 8656 §18.13).
+    /// Appends ICMP (RFC 8656 §18.13).
     pub fn icmp(&mut self, icmp: Icmp) -> &mut Self {
         self.attribute(AttributeType::ICMP, &value::turn::encode_icmp(icmp))
     }
 
-    /// CONNECTION-ID (RFC 6062 §6.2.1).
+    /// Appends CONNECTION-ID (RFC 6062 §6.2.1).
     pub fn connection_id(&mut self, id: u32) -> &mut Self {
         self.number_u32(AttributeType::CONNECTION_ID, id)
     }
 
-    /// MOBILITY-TICKET (RFC 8016 §4); empty asks for one.
+    /// Appends MOBILITY-TICKET (RFC 8016 §4). An empty ticket requests a ticket.
     pub fn mobility_ticket(&mut self, ticket: &[u8]) -> &mut Self {
         self.attribute(AttributeType::MOBILITY_TICKET, ticket)
     }
 
-    /// THIRD-PARTY-AUTHORIZATION: the name of this server for the authorization server (RFC 7635
-    /// §6.1).
+    /// Appends THIRD-PARTY-AUTHORIZATION: the name of this server for the authorization server (RFC
+    /// 7635 §6.1).
     pub fn third_party_authorization(&mut self, server_name: &str) -> &mut Self {
         self.text(AttributeType::THIRD_PARTY_AUTHORIZATION, server_name)
     }
 
-    /// ACCESS-TOKEN (RFC 7635 §6.2).
+    /// Appends ACCESS-TOKEN (RFC 7635 §6.2).
     pub fn access_token(&mut self, token: AccessToken<'_>) -> &mut Self {
         let Ok(nonce_len) = u16::try_from(token.nonce.len()) else {
             return self.fail();
@@ -240,20 +241,20 @@ impl<'b> MessageBuilder<'b> {
         self.parts(AttributeType::ACCESS_TOKEN, &parts)
     }
 
-    /// CHANGE-REQUEST (RFC 5780 §7.2).
+    /// Appends CHANGE-REQUEST (RFC 5780 §7.2).
     pub fn change_request(&mut self, change: ChangeRequest) -> &mut Self {
         self.attribute(AttributeType::CHANGE_REQUEST, &value::discovery::encode_change(change))
     }
 
-    /// RESPONSE-PORT (RFC 5780 §7.5): the port and two bytes of padding.
+    /// Appends RESPONSE-PORT (RFC 5780 §7.5): the port and two bytes of padding.
     pub fn response_port(&mut self, port: u16) -> &mut Self {
         let [p0, p1] = port.to_be_bytes();
         self.attribute(AttributeType::RESPONSE_PORT, &[p0, p1, 0, 0])
     }
 
-    /// Ends the message with PADDING (RFC 5780 §7.6) of `padding` zero bytes, a multiple of four,
-    /// of which nothing but the attribute's header is written: the zeros are sent behind. Returns
-    /// the length in bytes of the written part.
+    /// Finishes the message with PADDING (RFC 5780 §7.6) of `padding` zero bytes, a multiple of
+    /// four. Only the attribute's header is written, and the caller sends the zeros afterwards.
+    /// Returns the length in bytes of the written part.
     #[must_use]
     pub fn finish_before_padding(mut self, padding: u16) -> Option<usize> {
         debug_assert!(padding.is_multiple_of(4), "no other length ends a message");
@@ -264,7 +265,7 @@ impl<'b> MessageBuilder<'b> {
         Some(len)
     }
 
-    /// Ends the message without integrity and without FINGERPRINT: its length in bytes.
+    /// Finishes the message without integrity and without FINGERPRINT. Returns the length in bytes.
     #[must_use]
     pub fn finish(mut self) -> Option<usize> {
         let len = self.len?;
@@ -281,7 +282,7 @@ impl<'b> MessageBuilder<'b> {
         SealedBuilder(self)
     }
 
-    /// Ends the message with FINGERPRINT and without integrity: its length in bytes.
+    /// Finishes the message with FINGERPRINT and without integrity. Returns the length in bytes.
     #[must_use]
     pub fn fingerprint(mut self) -> Option<usize> {
         let at = self.len?;
@@ -305,8 +306,8 @@ impl<'b> MessageBuilder<'b> {
         }
     }
 
-    /// The bytes that an integrity attribute of this length covers, the length field already
-    /// counting the attribute (RFC 8489 §14.5).
+    /// Returns the bytes covered by an integrity attribute of this length. The length field already
+    /// includes the attribute (RFC 8489 §14.5).
     fn covered(&mut self, value_len: usize) -> Option<&[u8]> {
         let at = self.len?;
         if self.set_length(at + ATTRIBUTE_HEADER_LEN + value_len).is_none() {
@@ -322,7 +323,7 @@ impl<'b> MessageBuilder<'b> {
         Some(())
     }
 
-    /// An attribute with a list of entries of one size as its value.
+    /// Appends an attribute with a list of entries of equal size.
     fn words<const N: usize>(
         &mut self,
         kind: AttributeType,
@@ -346,20 +347,20 @@ impl<'b> MessageBuilder<'b> {
 }
 
 impl SealedBuilder<'_> {
-    /// Ends the message without FINGERPRINT: its length in bytes.
+    /// Finishes the message without FINGERPRINT. Returns the length in bytes.
     #[must_use]
     pub fn finish(self) -> Option<usize> {
         self.0.finish()
     }
 
-    /// Ends the message with FINGERPRINT: its length in bytes.
+    /// Finishes the message with FINGERPRINT. Returns the length in bytes.
     #[must_use]
     pub fn fingerprint(self) -> Option<usize> {
         self.0.fingerprint()
     }
 }
 
-/// Writes an attribute at `at` and returns where the next one goes.
+/// Writes an attribute at `at`, and returns the position after the attribute.
 fn write_attribute(
     out: &mut [u8],
     at: usize,
@@ -376,7 +377,7 @@ fn write_attribute(
     Some(at + ATTRIBUTE_HEADER_LEN + padded_len(value_len))
 }
 
-/// Writes type, length and padding, and returns the place for the value.
+/// Writes type, length and padding, and returns the slice for the value.
 fn begin_attribute(
     out: &mut [u8],
     at: usize,

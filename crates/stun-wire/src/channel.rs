@@ -1,24 +1,24 @@
-//! ChannelData, the four-byte frame around relayed data (RFC 8656 §12.4).
+//! ChannelData: the four-byte header before relayed data (RFC 8656 §12.4).
 
 use core::fmt;
 
 use crate::error::ParseError;
 
-/// Bytes in front of the data: channel number and length.
+/// Length in bytes of the header before the data: channel number and length.
 pub const CHANNEL_HEADER_LEN: usize = 4;
 
-/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12), or up to 0x7FFF where
-/// the clients of RFC 5766 §11 are served ([`Self::new_rfc5766`]).
+/// Channel number in 0x4000..=0x4FFF (RFC 8656 §12). For clients of RFC 5766 §11, numbers up to
+/// 0x7FFF are valid ([`Self::new_rfc5766`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelNumber(u16);
 
 impl ChannelNumber {
-    /// The smallest, 0x4000.
+    /// Smallest channel number, 0x4000.
     pub const MIN: Self = Self(0x4000);
-    /// The largest, 0x4FFF.
+    /// Largest channel number of RFC 8656, 0x4FFF.
     pub const MAX: Self = Self(0x4FFF);
 
-    /// The channel with this number, if there is one.
+    /// Creates a channel number, or returns `None` outside 0x4000..=0x4FFF.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         match number {
@@ -27,7 +27,7 @@ impl ChannelNumber {
         }
     }
 
-    /// The channel with this number, if RFC 5766 §11 has one: 0x4000..=0x7FFF.
+    /// Creates a channel number of RFC 5766 §11, or returns `None` outside 0x4000..=0x7FFF.
     #[must_use]
     pub const fn new_rfc5766(number: u16) -> Option<Self> {
         match number {
@@ -36,7 +36,7 @@ impl ChannelNumber {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u16 {
         self.0
@@ -49,31 +49,31 @@ impl fmt::Debug for ChannelNumber {
     }
 }
 
-/// A ChannelData message.
+/// ChannelData message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelData<'a> {
-    /// The channel; whether it is bound is not known here.
+    /// Number of the channel, which may be unbound.
     pub number: u16,
-    /// The data without padding, perhaps empty.
+    /// Data without padding, possibly empty.
     pub data: &'a [u8],
 }
 
-/// Reads a datagram as ChannelData. Bytes behind the data are padding and ignored (RFC 8656 §12.5:
-/// optional over UDP), so a piece of a stream can be read the same way.
+/// Parses a datagram as ChannelData. Bytes after the data are ignored as padding (RFC 8656 §12.5:
+/// optional over UDP). A message of a stream can therefore be parsed in the same way.
 ///
 /// # Errors
-/// [`ParseError::NotChannelData`] if the first byte is not 64..=79, [`ParseError::TooShort`]
-/// without a whole header, [`ParseError::LengthMismatch`] if there is less data than the length
-/// says.
+/// - [`ParseError::NotChannelData`]: the first byte is not 64..=79.
+/// - [`ParseError::TooShort`]: the header is incomplete.
+/// - [`ParseError::LengthMismatch`]: there is less data than the length field indicates.
 #[inline]
 pub fn channel_data(datagram: &[u8]) -> Result<ChannelData<'_>, ParseError> {
     read(datagram, ChannelNumber::new)
 }
 
-/// The same for the wider range of RFC 5766.
+/// Parses a datagram as [`channel_data`], with the wider range of RFC 5766.
 ///
 /// # Errors
-/// As [`channel_data`], with 64..=127 for the first byte.
+/// Fails for the reasons of [`channel_data`], with 64..=127 for the first byte.
 #[inline]
 pub fn channel_data_rfc5766(datagram: &[u8]) -> Result<ChannelData<'_>, ParseError> {
     read(datagram, ChannelNumber::new_rfc5766)
@@ -96,8 +96,8 @@ fn read(
     Ok(ChannelData { number, data })
 }
 
-/// Writes the header of a ChannelData message with `len` bytes of data. On a stream the data is
-/// followed by zeros up to a multiple of four, which `len` does not count (RFC 8656 §12.5).
+/// Writes the header of a ChannelData message with `len` bytes of data. On a stream, zeros follow
+/// the data up to a multiple of four. `len` does not include these zeros (RFC 8656 §12.5).
 #[inline]
 pub fn write_channel_header(out: &mut [u8; CHANNEL_HEADER_LEN], number: ChannelNumber, len: u16) {
     let ([n0, n1], [l0, l1]) = (number.0.to_be_bytes(), len.to_be_bytes());

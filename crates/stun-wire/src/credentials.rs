@@ -1,4 +1,4 @@
-//! From names and passwords to keys (RFC 8489 §9.2.2, §14.4, §18.5.1).
+//! Derivation of keys from names and passwords (RFC 8489 §9.2.2, §14.4, §18.5.1).
 
 use alloc::string::String;
 use core::fmt;
@@ -13,20 +13,20 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::integrity::keyed_sha1;
 use crate::opaque_string::{PrecisError, opaque_string};
 
-/// Both long-term keys of a user in a realm: all a server needs to keep of a password.
+/// Both long-term keys of a user in a realm. A server needs to store nothing else of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LongTermKeys {
-    /// For requests without PASSWORD-ALGORITHM, or with MD5 (RFC 8489 §18.5.1.1).
+    /// MD5 key, for requests without PASSWORD-ALGORITHM, or with MD5 (RFC 8489 §18.5.1.1).
     pub md5: [u8; 16],
-    /// For requests with PASSWORD-ALGORITHM SHA-256 (RFC 8489 §18.5.1.2).
+    /// SHA-256 key, for requests with PASSWORD-ALGORITHM SHA-256 (RFC 8489 §18.5.1.2).
     pub sha256: [u8; 32],
 }
 
 impl LongTermKeys {
-    /// Both keys of a user.
+    /// Derives both keys of a user.
     ///
     /// # Errors
-    /// Realm or password cannot be an OpaqueString.
+    /// Realm or password cannot be converted to an OpaqueString.
     pub fn new(username: &str, realm: &str, password: &str) -> Result<Self, PrecisError> {
         Ok(Self {
             md5: long_term_key_md5(username, realm, password)?,
@@ -48,14 +48,15 @@ impl fmt::Debug for LongTermKeys {
     }
 }
 
-/// The 16-byte key of a long-term credential (RFC 8489 §9.2.2): MD5 of `username:realm:password`.
+/// Derives the 16-byte key of a long-term credential (RFC 8489 §9.2.2): MD5 of
+/// `username:realm:password`.
 ///
-/// Quotes around username and realm, and NULs behind any of the three, are removed; realm and
-/// password become OpaqueStrings. The username is taken as received, since its sender has done
-/// that.
+/// Quotes around username and realm, and trailing NULs of all three, are removed. Realm and
+/// password are converted to OpaqueStrings. The username is used as received, because the sender
+/// has already converted it.
 ///
 /// # Errors
-/// Realm or password cannot be an OpaqueString.
+/// Realm or password cannot be converted to an OpaqueString.
 pub fn long_term_key_md5(
     username: &str,
     realm: &str,
@@ -66,8 +67,8 @@ pub fn long_term_key_md5(
     Ok(hash.finalize().into())
 }
 
-/// Long-term key (RFC 8489 §9.2.2) of an unprepared name and password, as servers and clients
-/// without PRECIS compute the key. Equal to [`long_term_key_md5`] for ASCII.
+/// Derives the long-term key (RFC 8489 §9.2.2) of an unprepared name and password, as servers and
+/// clients without PRECIS do. Equal to [`long_term_key_md5`] for ASCII.
 #[must_use]
 pub fn long_term_key_md5_unprepared(username: &str, realm: &str, password: &[u8]) -> [u8; 16] {
     let mut hash = Md5::new();
@@ -77,11 +78,11 @@ pub fn long_term_key_md5_unprepared(username: &str, realm: &str, password: &[u8]
     hash.finalize().into()
 }
 
-/// The 32-byte key of a long-term credential (RFC 8489 §18.5.1.2): SHA-256 of the same text as for
-/// [`long_term_key_md5`].
+/// Derives the 32-byte key of a long-term credential (RFC 8489 §18.5.1.2): SHA-256 of the text
+/// described at [`long_term_key_md5`].
 ///
 /// # Errors
-/// Realm or password cannot be an OpaqueString.
+/// Realm or password cannot be converted to an OpaqueString.
 pub fn long_term_key_sha256(
     username: &str,
     realm: &str,
@@ -99,7 +100,7 @@ fn hash_credential(
     mut hash: impl FnMut(&[u8]),
 ) -> Result<(), PrecisError> {
     let realm = opaque_string(unquoted(realm))?;
-    // A copy of ours, so that it can be wiped whether or not the profile changed it.
+    // A separate copy is always wiped, whether or not the profile changed the text.
     let password = Zeroizing::new(opaque_string(without_nuls(password))?.into_owned());
     hash(unquoted(username).as_bytes());
     hash(b":");
@@ -109,10 +110,10 @@ fn hash_credential(
     Ok(())
 }
 
-/// USERHASH (RFC 8489 §14.4): SHA-256 of `username:realm`, both as OpaqueStrings.
+/// Derives USERHASH (RFC 8489 §14.4): SHA-256 of `username:realm`, both as OpaqueStrings.
 ///
 /// # Errors
-/// Username or realm cannot be an OpaqueString.
+/// Username or realm cannot be converted to an OpaqueString.
 pub fn userhash(username: &str, realm: &str) -> Result<[u8; 32], PrecisError> {
     let username = opaque_string(username)?;
     let realm = opaque_string(realm)?;
@@ -123,10 +124,10 @@ pub fn userhash(username: &str, realm: &str) -> Result<[u8; 32], PrecisError> {
     Ok(hash.finalize().into())
 }
 
-/// The password of a time-limited credential: base64 of HMAC-SHA1 of the username, keyed with the
-/// secret that server and web service share (draft-uberti-behave-turn-rest §2.2).
+/// Derives the password of a time-limited credential: base64 of HMAC-SHA1 of the username. The key
+/// is the secret shared by server and web service (draft-uberti-behave-turn-rest §2.2).
 ///
-/// The username carries the expiry; this does not look at it.
+/// The username contains the expiry, which this function does not check.
 #[must_use]
 pub fn time_limited_password(secret: &[u8], username: &str) -> String {
     let mut mac = keyed_sha1(secret);
@@ -134,7 +135,7 @@ pub fn time_limited_password(secret: &[u8], username: &str) -> String {
     BASE64_STANDARD.encode(mac.finalize().into_bytes())
 }
 
-/// Without NULs behind and one pair of double quotes around.
+/// Removes trailing NULs, and one pair of surrounding double quotes.
 fn unquoted(text: &str) -> &str {
     let text = without_nuls(text);
     text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)

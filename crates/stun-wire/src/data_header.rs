@@ -1,5 +1,5 @@
-//! The bytes before the payload in a Data indication (RFC 8656 §11.3), written apart from it
-//! so that relayed data need not be copied.
+//! Header of a Data indication (RFC 8656 §11.3): the bytes before the payload. Written separately,
+//! to avoid a copy of relayed data.
 
 use core::net::SocketAddr;
 
@@ -7,14 +7,15 @@ use crate::attribute::{ATTRIBUTE_HEADER_LEN, AttributeType};
 use crate::builder::MessageBuilder;
 use crate::header::{Class, HEADER_LEN, Method, TransactionId, padded_len};
 
-/// Bytes in front of the payload for an IPv6 peer; for an IPv4 peer there are 36.
+/// Length in bytes of the header for an IPv6 peer. The header for an IPv4 peer has 36 bytes.
 pub const DATA_HEADER_LEN_MAX: usize =
     HEADER_LEN + ATTRIBUTE_HEADER_LEN + 20 + ATTRIBUTE_HEADER_LEN;
 
-/// Writes everything of a Data indication that precedes `payload_len` bytes of payload from `peer`
-/// and returns its length, 36 or 48. Behind the payload come zeros up to a multiple of four.
+/// Writes the header of a Data indication, before `payload_len` bytes of payload from `peer`.
+/// Returns the length of the header, 36 or 48 bytes. The caller must pad the payload with zeros to
+/// a multiple of four.
 ///
-/// `None` if the payload does not fit a STUN message.
+/// Returns `None` if the payload does not fit a STUN message.
 #[must_use]
 pub fn write_data_header(
     out: &mut [u8; DATA_HEADER_LEN_MAX],

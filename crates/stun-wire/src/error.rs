@@ -1,32 +1,32 @@
-//! Errors in received bytes: always the sender's fault; one variant per broken rule.
+//! Errors in received bytes, which are always the sender's fault. Each broken rule has a variant.
 
 use core::fmt;
 
-/// Why bytes are not a message. None of these is ever answered (RFC 8489 §6.3).
+/// Reason why bytes are not a valid message. None of these errors gets a response (RFC 8489 §6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ParseError {
-    /// Shorter than the header.
+    /// The bytes are shorter than the header.
     TooShort,
     /// The first two bits are not zero (RFC 8489 §5).
     NotStun,
-    /// Bytes 4..8 are not the magic cookie: RFC 3489, or noise.
+    /// Bytes 4..8 are not the magic cookie: a message of RFC 3489, or noise.
     BadCookie,
-    /// The length field is no multiple of four (RFC 8489 §5).
+    /// The length field is not a multiple of four (RFC 8489 §5).
     LengthNotMultipleOfFour,
-    /// The length field says more or less than there is.
+    /// The length field does not match the number of bytes.
     LengthMismatch,
-    /// An attribute runs past the end of the message (RFC 8489 §14).
+    /// An attribute exceeds the message (RFC 8489 §14).
     AttributeOverrun,
-    /// More than [`ATTRIBUTES_MAX`](crate::ATTRIBUTES_MAX) attributes.
+    /// The message has more than [`ATTRIBUTES_MAX`](crate::ATTRIBUTES_MAX) attributes.
     TooManyAttributes,
     /// FINGERPRINT is not last, not four bytes, or wrong (RFC 8489 §14.7).
     Fingerprint,
-    /// The first byte is not that of a channel number (RFC 8656 §12).
+    /// The first byte does not belong to a channel number (RFC 8656 §12).
     NotChannelData,
 }
 
 impl ParseError {
-    /// A short name, fit to be a metric label.
+    /// Returns a short name for a metric label.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,20 +61,21 @@ impl fmt::Display for ParseError {
 
 impl core::error::Error for ParseError {}
 
-/// Why the value of an attribute is malformed. In a request this is usually a 400.
+/// Reason why the value of an attribute is malformed. A request with such a value usually gets a
+/// 400.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ValueError {
-    /// The value is too short, too long, or not of its one length.
+    /// The value is too short, too long, or does not have the required length.
     Length,
     /// The family of an address is neither 1 (IPv4) nor 2 (IPv6).
     AddressFamily,
-    /// Text that is not UTF-8.
+    /// The text is not UTF-8.
     Utf8,
-    /// An error class outside 3..=6 or a number outside 0..=99 (RFC 8489 §14.8).
+    /// The error class is outside 3..=6, or the number is outside 0..=99 (RFC 8489 §14.8).
     ErrorCode,
-    /// Parameters for a password algorithm that has none (RFC 8489 §18.5).
+    /// A password algorithm without parameters has parameters (RFC 8489 §18.5).
     AlgorithmParameters,
-    /// A domain name with bytes that are not ASCII (RFC 8489 §14.16).
+    /// The domain name contains bytes that are not ASCII (RFC 8489 §14.16).
     DomainName,
 }
 
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Series of metrics are named by them: another name is another series.
+    /// The names are part of metric series: another name would be another series.
     #[test]
     fn names_are_stable_and_errors_are_told() {
         for (error, name) in [

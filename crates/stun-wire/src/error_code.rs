@@ -1,7 +1,7 @@
-//! The registry of STUN error codes, with their reason phrases.
+//! Registry of STUN error codes, with their reason phrases.
 
-/// The registered reason phrase of an error code (RFC 8489 §18.4, RFC 8656 §19, RFC 6062 §6.3,
-/// RFC 8016 §7, RFC 8445 §15.2). Empty for a code that the registry does not know.
+/// Returns the registered reason phrase of an error code (RFC 8489 §18.4, RFC 8656 §19, RFC 6062
+/// §6.3, RFC 8016 §7, RFC 8445 §15.2). Empty for an unregistered code.
 #[must_use]
 pub const fn reason_phrase(code: u16) -> &'static str {
     match code {

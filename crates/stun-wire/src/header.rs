@@ -3,17 +3,17 @@
 use crate::error::ParseError;
 use core::fmt;
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = 20;
 
 /// Bytes 4..8 of every message since RFC 5389.
 pub const MAGIC_COOKIE: u32 = 0x2112_A442;
 
-/// The longest message: the length field is a multiple of four in 16 bits.
+/// Maximum length of a message in bytes: the 16-bit length field is a multiple of four.
 pub const MESSAGE_LEN_MAX: usize = HEADER_LEN + 65532;
 
-/// `len` rounded up to the four bytes to which attributes, and ChannelData on a stream, are padded.
-/// `len` is at most the maximum of a 16-bit length field, plus a header.
+/// Rounds `len` up to a multiple of four bytes, the padding of attributes, and of ChannelData on a
+/// stream. `len` must be at most the maximum of a 16-bit length field, plus a header.
 #[must_use]
 pub const fn padded_len(len: usize) -> usize {
     len.next_multiple_of(4)
@@ -22,24 +22,24 @@ pub const fn padded_len(len: usize) -> usize {
 /// Class of a message: request, indication, success or error (RFC 8489 §5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
-    /// Asks for an answer (0b00).
+    /// Request, which requires a response (0b00).
     Request,
-    /// Tells, and gets no answer (0b01).
+    /// Indication, which gets no response (0b01).
     Indication,
-    /// Answers a request that was granted (0b10).
+    /// Response to a granted request (0b10).
     Success,
-    /// Answers a request that was refused (0b11).
+    /// Response to a refused request (0b11).
     Error,
 }
 
-/// A 12-bit method number; numbers without a name are kept as they are.
+/// 12-bit method number. Numbers without a name are retained unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Method(u16);
 
 impl Method {
     /// Binding (RFC 8489 §18.2).
     pub const BINDING: Self = Self(0x001);
-    /// SharedSecret, of RFC 3489 only.
+    /// SharedSecret, only in RFC 3489.
     pub const SHARED_SECRET: Self = Self(0x002);
     /// Allocate (RFC 8656 §17).
     pub const ALLOCATE: Self = Self(0x003);
@@ -60,19 +60,19 @@ impl Method {
     /// ConnectionAttempt, an indication (RFC 6062 §6.1).
     pub const CONNECTION_ATTEMPT: Self = Self(0x00C);
 
-    /// The method with this number, 0..=0xFFF.
+    /// Creates a method from a number, or returns `None` above 0xFFF.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         if number <= 0xFFF { Some(Self(number)) } else { None }
     }
 
-    /// Its number, 0..=0xFFF.
+    /// Returns the method number, 0..=0xFFF.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
     }
 
-    /// The RFC's name of it, if it has one.
+    /// Returns the RFC's name of the method, or `None` for a method without a name here.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -101,11 +101,12 @@ impl fmt::Debug for Method {
     }
 }
 
-/// Which request an answer belongs to: 96 bits, random where we make them.
+/// Transaction id that matches a response to a request: 96 bits, random in ids of this server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TransactionId(pub [u8; 12]);
 
-/// The 14-bit message type: the method with the class bits in between, at 4 and 8 (RFC 8489 §5).
+/// Encodes the 14-bit message type: the method, with the class bits at positions 4 and 8 (RFC 8489
+/// §5).
 pub(crate) const fn join_type(class: Class, method: Method) -> u16 {
     let class = match class {
         Class::Request => 0x0000,
@@ -117,7 +118,7 @@ pub(crate) const fn join_type(class: Class, method: Method) -> u16 {
     class | (m & 0x000F) | ((m & 0x0070) << 1) | ((m & 0x0F80) << 2)
 }
 
-/// The opposite of [`join_type`]; the two top bits are ignored.
+/// Decodes a message type. Inverse of [`join_type`]; the two top bits are ignored.
 pub(crate) const fn split_type(message_type: u16) -> (Class, Method) {
     let class = match message_type & 0x0110 {
         0x0000 => Class::Request,
@@ -130,7 +131,7 @@ pub(crate) const fn split_type(message_type: u16) -> (Class, Method) {
     (class, Method(method))
 }
 
-/// The checks that RFC 3489 and RFC 8489 share, but for the length; returns the attributes.
+/// Performs the checks that RFC 3489 and RFC 8489 share, except the length. Returns the attributes.
 pub(crate) fn check_header(bytes: &[u8]) -> Result<&[u8], ParseError> {
     let attributes = bytes.get(HEADER_LEN..).ok_or(ParseError::TooShort)?;
     match bytes.first() {
@@ -139,7 +140,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<&[u8], ParseError> {
     }
 }
 
-/// The length field: a multiple of four, and exactly the bytes behind the header.
+/// Checks the length field: a multiple of four, and exactly the number of bytes after the header.
 pub(crate) fn check_length(bytes: &[u8]) -> Result<(), ParseError> {
     let &[_, _, l0, l1, ..] = bytes else {
         return Err(ParseError::TooShort);

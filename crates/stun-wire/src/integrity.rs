@@ -1,4 +1,4 @@
-//! The HMACs of MESSAGE-INTEGRITY and MESSAGE-INTEGRITY-SHA256 (RFC 8489 §14.5, §14.6).
+//! HMACs of MESSAGE-INTEGRITY and MESSAGE-INTEGRITY-SHA256 (RFC 8489 §14.5, §14.6).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -8,12 +8,13 @@ use sha1::Sha1;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// Bytes of an HMAC-SHA1.
+/// Length of an HMAC-SHA1 in bytes.
 pub(crate) const SHA1_LEN: usize = 20;
-/// Bytes of an HMAC-SHA256. RFC 8489 §14.6 lets usages truncate it; TURN does not.
+/// Length of an HMAC-SHA256 in bytes. RFC 8489 §14.6 permits usages to truncate it, but TURN does
+/// not.
 pub(crate) const SHA256_LEN: usize = 32;
 
-/// Which integrity attribute a message carries.
+/// Kind of integrity attribute in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IntegrityKind {
     /// MESSAGE-INTEGRITY: HMAC-SHA1, 20 bytes.
@@ -22,9 +23,7 @@ pub enum IntegrityKind {
     Sha256,
 }
 
-/// A key for both HMACs.
-///
-/// It wipes itself when dropped, and `Debug` shows nothing of it.
+/// Key for both HMACs. Wiped from memory when dropped, and never shown by `Debug`.
 #[derive(Clone)]
 pub struct IntegrityKey {
     raw: Zeroizing<Box<[u8]>>,
@@ -33,26 +32,26 @@ pub struct IntegrityKey {
 }
 
 impl IntegrityKey {
-    /// From the key itself: of a long-term credential 16 bytes (MD5) or 32 (SHA-256), of a
-    /// short-term one the password (RFC 8489 §9.1.1). Any length will do.
+    /// Creates a key from raw bytes of any length. A long-term credential has a key of 16 bytes
+    /// (MD5) or 32 bytes (SHA-256). The key of a short-term credential is the password (RFC 8489
+    /// §9.1.1).
     ///
-    /// The keyed states of both HMACs are made and kept: that costs four hash blocks, and each
-    /// message two less.
+    /// The keyed states of both HMACs are computed and stored. This costs four hash blocks once,
+    /// and saves two per message.
     #[must_use]
     pub fn new(raw: &[u8]) -> Self {
         let (sha1, sha256) = (Some(keyed_sha1(raw)), Some(keyed_sha256(raw)));
         Self { raw: Zeroizing::new(raw.into()), sha1, sha256 }
     }
 
-    /// The same key for a message that may be a forgery, and its answer: no keyed state is made
-    /// beforehand, so that a verification that fails computes the one HMAC that the message
-    /// carries.
+    /// Creates a key for a message that may be forged, and for the response. No keyed state is
+    /// computed in advance, so a failed verification computes only the message's HMAC.
     #[must_use]
     pub fn for_one_exchange(raw: &[u8]) -> Self {
         Self { raw: Zeroizing::new(raw.into()), sha1: None, sha256: None }
     }
 
-    /// The key as it was given.
+    /// Returns the raw bytes of the key.
     #[must_use]
     pub fn raw(&self) -> &[u8] {
         &self.raw

@@ -1,17 +1,18 @@
-//! Bytes <-> messages: the formats of RFC 8489 (STUN) and RFC 8656 (TURN).
+//! Conversion between bytes and messages: the formats of RFC 8489 (STUN) and RFC 8656 (TURN).
 //!
-//! This crate accepts whatever is well formed and judges nothing: whether an attribute may stand
-//! in a message, whether a user may relay, which error is the answer, is for the caller. It panics
-//! on no input, reads no clock, draws no randomness, and copies no payload.
+//! This crate accepts every well-formed message. The caller decides which attributes a message may
+//! contain, whether a user may relay, and which error to return. No input causes a panic. The crate
+//! reads no clock, draws no randomness, and copies no payload.
 //!
-//! In the order a packet meets them:
-//! - [`classify`] looks at the first byte of a datagram; [`next_message`] cuts a byte stream.
-//! - [`Message::parse`] checks the structure once; everything read later cannot fail to be there.
-//! - [`value`] turns attribute values into numbers, addresses and text.
-//! - [`IntegrityKey`] and [`Message::verify`] prove the sender; the keys come from
+//! Packet processing, step by step:
+//! - [`classify`] checks the first byte of a datagram; [`next_message`] splits a byte stream.
+//! - [`Message::parse`] checks the structure once. Later accesses cannot fail for structural
+//!   reasons.
+//! - [`value`] converts attribute values to numbers, addresses and text.
+//! - [`IntegrityKey`] and [`Message::verify`] authenticate the sender. The keys are derived by
 //!   [`long_term_key_md5`], [`long_term_key_sha256`] and [`userhash`].
-//! - [`MessageBuilder`] writes the answer into the caller's buffer.
-//! - [`channel_data`], [`write_channel_header`] and [`write_data_header`] carry relayed payload.
+//! - [`MessageBuilder`] writes the response into the caller's buffer.
+//! - [`channel_data`], [`write_channel_header`] and [`write_data_header`] process relayed payload.
 #![no_std]
 #![forbid(unsafe_code)]
 

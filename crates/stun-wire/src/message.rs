@@ -1,4 +1,4 @@
-//! A STUN message, checked once and then read without copying (RFC 8489 §5, §6.3, §14).
+//! STUN message, checked once and then read without copying (RFC 8489 §5, §6.3, §14).
 
 use subtle::ConstantTimeEq as _;
 
@@ -14,43 +14,43 @@ use crate::header::{
 };
 use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN};
 
-/// Most unknown attributes that [`Message::unknown_required`] names: an answer is to have less than
-/// 548 bytes (RFC 8489 §6.1), and 64 of them take 128.
+/// Maximum number of unknown attributes returned by [`Message::unknown_required`]. A response
+/// should have less than 548 bytes (RFC 8489 §6.1), and 64 types take 128 bytes.
 pub const UNKNOWN_REQUIRED_MAX: usize = 64;
 
-/// A well-formed message of RFC 8489 in borrowed bytes.
+/// Well-formed message of RFC 8489 in borrowed bytes.
 ///
-/// Its structure is sound: every attribute fits, and FINGERPRINT, if there is one, is last and
-/// right. Whether attributes make sense is not looked at.
+/// The structure is checked: every attribute fits, and FINGERPRINT, if present, is last and right.
+/// The meaning of attributes is not checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// The whole message, at least the header.
+    /// Complete message, at least the header.
     bytes: &'a [u8],
     layout: Layout,
 }
 
-/// The attributes with a place of their own: offsets from the start of the message, of
-/// the attribute's own header; 0 where there is none.
+/// Positions of special attributes. Each field is the offset of the attribute's header from the
+/// start of the message, or 0 if the attribute is absent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Layout {
-    /// The end of the attributes that count.
+    /// End of the attributes that are not ignored.
     end: u32,
     sha1: u32,
     sha256: u32,
     fingerprint: u32,
 }
 
-/// The integrity attributes that count (RFC 8489 §9), as they were received: any length, unproved.
+/// Integrity attributes in effect (RFC 8489 §9), as received: of any length, and not verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Integrity<'a> {
-    /// The value of MESSAGE-INTEGRITY.
+    /// Value of MESSAGE-INTEGRITY.
     pub sha1: Option<&'a [u8]>,
-    /// The value of MESSAGE-INTEGRITY-SHA256.
+    /// Value of MESSAGE-INTEGRITY-SHA256.
     pub sha256: Option<&'a [u8]>,
 }
 
 impl Integrity<'_> {
-    /// Returns true if there is either.
+    /// Returns true if at least one integrity attribute is present.
     #[must_use]
     pub const fn is_present(&self) -> bool {
         self.sha1.is_some() || self.sha256.is_some()
@@ -58,12 +58,12 @@ impl Integrity<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a datagram, or a piece that [`next_message`](crate::next_message) cut: exactly one
-    /// message, nothing behind it.
+    /// Parses a datagram, or a message split off by [`next_message`](crate::next_message). The
+    /// bytes must be exactly one message.
     ///
     /// # Errors
-    /// The rule that is broken. RFC 8489 §6.3 wants silence for each; [`ParseError::BadCookie`]
-    /// may be a message of RFC 3489 ([`Self::parse_classic`]).
+    /// Returns the broken rule. RFC 8489 §6.3 requires silence in each case. A
+    /// [`ParseError::BadCookie`] may be caused by a message of RFC 3489 ([`Self::parse_classic`]).
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let attributes = check_header(bytes)?;
         let &[_, _, _, _, c0, c1, c2, c3, ..] = bytes else {
@@ -77,64 +77,62 @@ impl<'a> Message<'a> {
         Ok(Self { bytes, layout })
     }
 
-    /// Reads a message of RFC 3489, which has no cookie and a transaction id of 16 bytes.
+    /// Parses a message of RFC 3489, which has no cookie and a transaction id of 16 bytes.
     ///
     /// # Errors
-    /// The rule that is broken.
+    /// Returns the broken rule.
     pub fn parse_classic(bytes: &'a [u8]) -> Result<ClassicMessage<'a>, ParseError> {
         ClassicMessage::parse(bytes)
     }
 
-    /// Request, indication, success or error.
+    /// Returns the class: request, indication, success or error.
     #[must_use]
     pub fn class(&self) -> Class {
         message_type(self.bytes).0
     }
 
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> Method {
         message_type(self.bytes).1
     }
 
-    /// The transaction id.
+    /// Returns the transaction id.
     #[must_use]
     pub fn transaction_id(&self) -> TransactionId {
         let id = self.bytes.get(8..HEADER_LEN).and_then(|id| id.try_into().ok());
         TransactionId(id.unwrap_or_default())
     }
 
-    /// The whole message.
+    /// Returns the complete message.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The attributes that count, in order: all in front of the first integrity attribute
-    /// (RFC 8489 §9: later ones are ignored). The integrity attributes and FINGERPRINT are not
-    /// among them.
+    /// Returns the attributes before the first integrity attribute, in order: RFC 8489 §9 ignores
+    /// later attributes. Excludes the integrity attributes and FINGERPRINT.
     #[must_use]
     pub fn attributes(&self) -> Attributes<'a> {
         Attributes::new(self.bytes.get(HEADER_LEN..offset(self.layout.end)).unwrap_or_default())
     }
 
-    /// The value of the first attribute of this type that counts; repetitions are ignored
-    /// (RFC 8489 §14). None for the integrity attributes and FINGERPRINT, which have their own
-    /// accessors.
+    /// Returns the value of the first attribute of this type among [`Self::attributes`].
+    /// Repetitions are ignored (RFC 8489 §14). The integrity attributes and FINGERPRINT have
+    /// separate accessors.
     #[must_use]
     pub fn first(&self, kind: AttributeType) -> Option<&'a [u8]> {
         self.attributes().find(|attribute| attribute.kind == kind).map(|found| found.value)
     }
 
-    /// The values of all attributes of this type, in order; none of the integrity attributes and
-    /// FINGERPRINT.
+    /// Returns the values of all attributes of this type among [`Self::attributes`], in order.
     pub fn all(&self, kind: AttributeType) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.attributes().filter(move |attribute| attribute.kind == kind).map(|found| found.value)
     }
 
-    /// The comprehension-required types that `known` does not know, each once, in order: the list
-    /// that goes into UNKNOWN-ATTRIBUTES (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of
-    /// them.
+    /// Returns the comprehension-required types for which `known` returns false, without
+    /// repetitions, in order. UNKNOWN-ATTRIBUTES contains this list (RFC 8489 §6.3.1). Stops after
+    /// [`UNKNOWN_REQUIRED_MAX`] types.
     pub fn unknown_required<F>(&self, known: F) -> impl Iterator<Item = AttributeType> + use<'a, F>
     where
         F: Fn(AttributeType) -> bool,
@@ -155,8 +153,8 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The integrity attributes that count: MESSAGE-INTEGRITY in front of
-    /// MESSAGE-INTEGRITY-SHA256, the first of each (RFC 8489 §9).
+    /// Returns the integrity attributes in effect, the first of each kind (RFC 8489 §9). A
+    /// MESSAGE-INTEGRITY after MESSAGE-INTEGRITY-SHA256 is ignored.
     #[must_use]
     pub fn integrity(&self) -> Integrity<'a> {
         Integrity {
@@ -165,15 +163,16 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Returns true if FINGERPRINT is present, and therefore right.
+    /// Returns true if FINGERPRINT is present. The parser has already verified the value.
     #[must_use]
     pub const fn has_fingerprint(&self) -> bool {
         self.layout.fingerprint != 0
     }
 
-    /// Verifies the message with `key`, in constant time. With both
-    /// attributes present MESSAGE-INTEGRITY-SHA256 alone decides (RFC 8489 §9.2.4); it must be the
-    /// full 32 bytes, since TURN allows no truncation (§14.6). False without either.
+    /// Verifies the message with `key`, in constant time. If both integrity attributes are present,
+    /// only MESSAGE-INTEGRITY-SHA256 is verified (RFC 8489 §9.2.4). That attribute must have the
+    /// full 32 bytes, because TURN allows no truncation (§14.6). Returns false if neither attribute
+    /// is present.
     #[must_use]
     pub fn verify(&self, key: &IntegrityKey) -> bool {
         if self.layout.sha256 != 0 { self.verify_sha256(key) } else { self.verify_sha1(key) }
@@ -191,7 +190,7 @@ impl<'a> Message<'a> {
         key.hmac_sha256(&[&header, body]).ct_eq(value).into()
     }
 
-    /// Returns true if MESSAGE-INTEGRITY is right, apart from all else.
+    /// Verifies MESSAGE-INTEGRITY, even if MESSAGE-INTEGRITY-SHA256 is present.
     fn verify_sha1(&self, key: &IntegrityKey) -> bool {
         let Some(value) = self.value_at(self.layout.sha1).filter(|v| v.len() == SHA1_LEN) else {
             return false;
@@ -202,8 +201,9 @@ impl<'a> Message<'a> {
         key.hmac_sha1(&[&header, body]).ct_eq(value).into()
     }
 
-    /// The bytes that the integrity attribute at `at` covers: the header with the length as if the
-    /// message ended behind that attribute, and everything up to it (RFC 8489 §14.5).
+    /// Returns the bytes covered by the integrity attribute at `at`: a copy of the header, and all
+    /// bytes between header and attribute. The length in that header is adjusted as if the message
+    /// stopped after the attribute (RFC 8489 §14.5).
     fn hashed(&self, at: u32, value_len: usize) -> Option<([u8; HEADER_LEN], &'a [u8])> {
         let at = offset(at);
         let mut header = *self.bytes.first_chunk::<HEADER_LEN>()?;
@@ -212,7 +212,7 @@ impl<'a> Message<'a> {
         Some((header, self.bytes.get(HEADER_LEN..at)?))
     }
 
-    /// The value of the attribute with its header at `at`.
+    /// Returns the value of the attribute whose header is at `at`.
     fn value_at(&self, at: u32) -> Option<&'a [u8]> {
         if at == 0 {
             return None;
@@ -222,7 +222,8 @@ impl<'a> Message<'a> {
 }
 
 impl Layout {
-    /// One pass over the attributes: do they fit, and where do the special ones stand?
+    /// Checks the structure of all attributes, and records the positions of special attributes, in
+    /// a single pass.
     fn find(bytes: &[u8], attributes: &[u8]) -> Result<Self, ParseError> {
         let mut layout = Self::default();
         let mut walk = Attributes::new(attributes);
@@ -232,10 +233,10 @@ impl Layout {
             if attributes > ATTRIBUTES_MAX {
                 return Err(ParseError::TooManyAttributes);
             }
-            // At most MESSAGE_LEN_MAX, which check_length saw to.
+            // At most MESSAGE_LEN_MAX, as ensured by check_length.
             let here = at as u32;
             match kind {
-                // Behind either integrity attribute MESSAGE-INTEGRITY no longer counts.
+                // MESSAGE-INTEGRITY is ignored after any integrity attribute.
                 AttributeType::MESSAGE_INTEGRITY if layout.sha1 | layout.sha256 == 0 => {
                     layout.sha1 = here;
                 }
@@ -267,7 +268,7 @@ fn check_fingerprint(bytes: &[u8], at: usize, value: &[u8], last: bool) -> Resul
     if right { Ok(()) } else { Err(ParseError::Fingerprint) }
 }
 
-/// Offsets are kept in four bytes, so that a message is small to pass on.
+/// Converts a stored offset. Offsets have four bytes, to keep messages small when passed by value.
 const fn offset(at: u32) -> usize {
     at as usize
 }

@@ -1,21 +1,21 @@
-//! The cookie at the start of a NONCE, which tells a client the security features in use and keeps
-//! an attacker from hiding them (RFC 8489 §9.2, §9.2.1, §18.1).
+//! Cookie at the start of a NONCE, which announces the security features in use. The cookie
+//! prevents an attacker from hiding these features (RFC 8489 §9.2, §9.2.1, §18.1).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-/// Characters of the cookie: nine fixed ones, and 24 feature bits in base64.
+/// Length of the cookie in characters: nine constant ones, and 24 feature bits in base64.
 pub const NONCE_COOKIE_LEN: usize = 13;
 
 const PREFIX: &[u8; 9] = b"obMatJos2";
 
-/// The security features that a nonce announces. Bit 0 is the most significant of the 24: the
-/// vector of RFC 8489 appendix B.1 has it at the other end and is wrong.
+/// Security features that a nonce announces. Bit 0 is the most significant of the 24. The vector in
+/// RFC 8489 appendix B.1 uses the least significant bit instead, and is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SecurityFeatures {
     /// Bit 0: PASSWORD-ALGORITHMS accompanies the nonce.
     pub password_algorithms: bool,
-    /// Bit 1: USERHASH may stand for USERNAME.
+    /// Bit 1: USERHASH may replace USERNAME.
     pub username_anonymity: bool,
 }
 
@@ -23,7 +23,8 @@ impl SecurityFeatures {
     const PASSWORD_ALGORITHMS: u8 = 0x80;
     const USERNAME_ANONYMITY: u8 = 0x40;
 
-    /// The cookie with which a nonce begins, in ASCII; with no feature it ends in `AAAA`.
+    /// Returns the cookie at the start of a nonce, in ASCII. Without features, the last four
+    /// characters are `AAAA`.
     #[must_use]
     pub fn cookie(self) -> [u8; NONCE_COOKIE_LEN] {
         let mut bits = 0;
@@ -33,8 +34,8 @@ impl SecurityFeatures {
         if self.username_anonymity {
             bits |= Self::USERNAME_ANONYMITY;
         }
-        // Three bytes are four characters, of which only the first two can differ from 'A' as long
-        // as bits 2..24 are unassigned.
+        // Three bytes are four characters. Only the first two can differ from 'A' while bits 2..24
+        // are unassigned.
         let mut cookie = *b"obMatJos2AAAA";
         let (_, encoded) = cookie.split_at_mut(PREFIX.len());
         let written = BASE64_STANDARD.encode_slice([bits, 0, 0], encoded);
@@ -42,8 +43,8 @@ impl SecurityFeatures {
         cookie
     }
 
-    /// The features that a nonce announces; `None` if it does not begin with a cookie, as the
-    /// nonces of RFC 5389 servers. Bits that are not assigned are ignored.
+    /// Parses the features that a nonce announces. Returns `None` if the nonce does not start with
+    /// a cookie, as with servers of RFC 5389. Unassigned bits are ignored.
     #[must_use]
     pub fn of_nonce(nonce: &str) -> Option<Self> {
         let encoded = nonce.as_bytes().strip_prefix(PREFIX)?.first_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! The OpaqueString profile (RFC 8265 §4.2): preparation of names, realms and passwords.
+//! OpaqueString profile (RFC 8265 §4.2): preparation of names, realms and passwords.
 
 mod context;
 mod tables;
@@ -11,12 +11,12 @@ use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
 use tables::{FREEFORM, contains};
 
-/// Text that cannot be an OpaqueString (RFC 8265 §4.2).
+/// Error for text that cannot be converted to an OpaqueString (RFC 8265 §4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PrecisError {
-    /// No characters at all.
+    /// The text is empty.
     Empty,
-    /// A character that is not allowed, as a control character.
+    /// The text contains a forbidden character, such as a control character.
     Forbidden,
 }
 
@@ -31,11 +31,12 @@ impl fmt::Display for PrecisError {
 
 impl core::error::Error for PrecisError {}
 
-/// The OpaqueString profile (RFC 8265 §4.2): other spaces become U+0020, the text is normalised to
-/// NFC, control characters and the like are refused. Printable ASCII is returned as it is.
+/// Converts text to an OpaqueString (RFC 8265 §4.2): other spaces become U+0020, and the text is
+/// normalised to NFC. Printable ASCII is returned unchanged.
 ///
 /// # Errors
-/// The text is empty or has a character that the profile forbids.
+/// The text is empty, or contains a character that the profile forbids, such as a control
+/// character.
 pub fn opaque_string(text: &str) -> Result<Cow<'_, str>, PrecisError> {
     if text.is_empty() {
         return Err(PrecisError::Empty);
@@ -54,7 +55,7 @@ pub fn opaque_string(text: &str) -> Result<Cow<'_, str>, PrecisError> {
     Ok(Cow::Owned(mapped.nfc().collect::<String>()))
 }
 
-/// Space separators (general category Zs) except U+0020.
+/// Returns true for space separators (general category Zs) except U+0020.
 fn is_other_space(c: char) -> bool {
     matches!(
         c,

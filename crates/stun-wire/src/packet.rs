@@ -1,20 +1,19 @@
-//! First look at a datagram: which protocol is it? By its first byte alone (RFC 7983 §7, RFC 8656
-//! §12).
+//! Classification of a datagram by its first byte (RFC 7983 §7, RFC 8656 §12).
 
-/// Kind of a datagram by its first byte.
+/// Protocol of a datagram, determined by the first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PacketKind {
-    /// 0..=3: a STUN message (RFC 8489 §5).
+    /// STUN message (RFC 8489 §5): 0..=3.
     Stun,
-    /// 20..=63: a DTLS record.
+    /// DTLS record: 20..=63.
     Dtls,
-    /// 64..=79: ChannelData (RFC 8656 §12.4).
+    /// ChannelData (RFC 8656 §12.4): 64..=79.
     ChannelData,
-    /// Any other first byte, or an empty datagram: nothing a TURN server speaks.
+    /// Any other first byte, or an empty datagram. A TURN server does not use such a protocol.
     Other,
 }
 
-/// Tells the protocols on one UDP port apart. Says nothing about the bytes behind the first.
+/// Classifies a datagram on a UDP port by the first byte. Later bytes are not checked.
 #[must_use]
 pub fn classify(datagram: &[u8]) -> PacketKind {
     match datagram.first() {
@@ -25,7 +24,8 @@ pub fn classify(datagram: &[u8]) -> PacketKind {
     }
 }
 
-/// The same where clients of RFC 5766 are served: their channels reach up to first byte 127.
+/// Classifies a datagram as [`classify`], for a server with clients of RFC 5766. Their channels use
+/// first bytes up to 127.
 #[must_use]
 pub fn classify_rfc5766(datagram: &[u8]) -> PacketKind {
     match datagram.first() {

@@ -1,38 +1,39 @@
-//! Cutting a byte stream into messages (RFC 8489 §6.2.2, RFC 8656 §12.5): TCP and TLS have no
-//! framing of their own, the length fields delimit.
+//! Splitting of a byte stream into messages (RFC 8489 §6.2.2, RFC 8656 §12.5). TCP and TLS provide
+//! no framing, so the length fields delimit messages.
 
 use crate::channel::CHANNEL_HEADER_LEN;
 use crate::header::{HEADER_LEN, MAGIC_COOKIE, padded_len};
 use crate::packet::{PacketKind, classify, classify_rfc5766};
 
-/// The front of the bytes of a stream.
+/// Result of checking the first bytes of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// Not a whole message yet: come back when there are at least this many bytes, counted from the
-    /// same start. At most [`MESSAGE_LEN_MAX`](crate::MESSAGE_LEN_MAX) or, for ChannelData, 65540.
+    /// The message is incomplete. At most [`MESSAGE_LEN_MAX`](crate::MESSAGE_LEN_MAX) or, for
+    /// ChannelData, 65540 bytes are required.
     NeedMore {
-        /// Bytes that must be there before anything more can be said.
+        /// Number of bytes, from the same start, that are required before the next check.
         at_least: usize,
     },
-    /// One message, all of it there.
+    /// The first message is complete.
     Message {
-        /// Bytes to parse.
+        /// Length of the message in bytes, for the parser.
         len: usize,
-        /// Bytes to take from the stream: `len` and the padding of ChannelData.
+        /// Number of bytes to remove from the stream: `len` and the padding of ChannelData.
         padded_len: usize,
     },
-    /// Neither STUN nor ChannelData: where the next message begins cannot be known, so the
-    /// connection is of no more use.
+    /// The bytes are neither STUN nor ChannelData. The start of the next message cannot be
+    /// determined, so the connection is unusable.
     Garbage,
 }
 
-/// Finds the first message of the bytes received so far, without parsing it.
+/// Finds the first message of the bytes received so far, without parsing the message.
 #[must_use]
 pub fn next_message(bytes: &[u8]) -> Cut {
     next(bytes, classify(bytes))
 }
 
-/// The same where clients of RFC 5766 are served: their channels reach up to first byte 127.
+/// Finds the first message as [`next_message`], for a server with clients of RFC 5766. Their
+/// channels use first bytes up to 127.
 #[must_use]
 pub fn next_message_rfc5766(bytes: &[u8]) -> Cut {
     next(bytes, classify_rfc5766(bytes))
@@ -51,7 +52,8 @@ fn next_stun(bytes: &[u8]) -> Cut {
     let Some(len) = length_field(bytes) else {
         return Cut::NeedMore { at_least: HEADER_LEN };
     };
-    // As early as the bytes allow: whoever speaks another protocol should not be waited for.
+    // Checks as early as the bytes allow, without a wait for further bytes from clients with
+    // another protocol.
     let cookie = bytes.get(4..).unwrap_or_default();
     let wrong = cookie.iter().zip(MAGIC_COOKIE.to_be_bytes()).any(|(&byte, right)| byte != right);
     if wrong || !len.is_multiple_of(4) {
@@ -76,7 +78,7 @@ fn cut(bytes: &[u8], len: usize, padded_len: usize) -> Cut {
     }
 }
 
-/// Both formats have their length in bytes 2 and 3.
+/// Returns the length field, which both formats have in bytes 2 and 3.
 fn length_field(bytes: &[u8]) -> Option<usize> {
     let &[_, _, l0, l1] = bytes.first_chunk::<4>()?;
     Some(usize::from(u16::from_be_bytes([l0, l1])))

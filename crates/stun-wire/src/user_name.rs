@@ -1,4 +1,4 @@
-//! Names of users (USERNAME, RFC 8489 §14.3) in their one form.
+//! Names of users (USERNAME, RFC 8489 §14.3) in prepared form.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -6,20 +6,20 @@ use core::fmt;
 
 use crate::opaque_string::{PrecisError, opaque_string};
 
-/// Name of a user in its one form: the OpaqueString (RFC 8265 §4.2) of at most
-/// [`BYTES_MAX`](Self::BYTES_MAX) bytes. A name takes this form where it enters the server, so
-/// names are compared byte by byte everywhere else. Printable ASCII is borrowed unchanged.
+/// Name of a user in prepared form: the OpaqueString (RFC 8265 §4.2) with at most
+/// [`BYTES_MAX`](Self::BYTES_MAX) bytes. The server prepares each name on receipt, so all later
+/// comparisons are byte by byte. Printable ASCII is borrowed unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserName<'a>(Cow<'a, str>);
 
-/// Text that no user can have as a name.
+/// Reason why text cannot be the name of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserNameError {
-    /// No characters at all.
+    /// The text is empty.
     Empty,
-    /// A character that RFC 8265 forbids, such as a control character.
+    /// The text contains a character that RFC 8265 forbids, such as a control character.
     Forbidden,
-    /// More bytes than USERNAME may have. The value is their number.
+    /// The text exceeds the maximum length of USERNAME. The value is the length in bytes.
     TooLong(usize),
 }
 
@@ -43,10 +43,10 @@ impl<'a> UserName<'a> {
     /// Maximum length in bytes: USERNAME is shorter than 509 bytes (RFC 8489 §14.3).
     pub const BYTES_MAX: usize = 508;
 
-    /// Brings a name into its form.
+    /// Prepares a name.
     ///
     /// # Errors
-    /// No user can have this name.
+    /// The text cannot be the name of a user.
     pub fn new(text: &'a str) -> Result<Self, UserNameError> {
         let form = opaque_string(text).map_err(|error| match error {
             PrecisError::Empty => UserNameError::Empty,
@@ -58,20 +58,20 @@ impl<'a> UserName<'a> {
         Ok(Self(form))
     }
 
-    /// Returns the form of a name, for comparisons with names of users. Text that no user can have
-    /// as a name is returned unchanged and equals no name of a user.
+    /// Returns the prepared form of a name, for comparisons with names of users. Text that cannot
+    /// be a user's name is returned unchanged, and equals no user's name.
     #[must_use]
     pub fn form_of(text: &'a str) -> Cow<'a, str> {
         Self::new(text).map_or(Cow::Borrowed(text), |name| name.0)
     }
 
-    /// Returns the form as text.
+    /// Returns the prepared name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the form as owned text.
+    /// Returns the prepared name as owned text.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0.into_owned()

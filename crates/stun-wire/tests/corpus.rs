@@ -1,4 +1,4 @@
-//! Every input in the fuzz corpus, through the function of its target.
+//! Replay of every input in the fuzz corpus through the function of its target.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! No input makes a decoder panic, and accepted messages keep its promises: the checks are the ones
-//! of the fuzz targets.
+//! No input makes a decoder panic, and accepted messages satisfy all guarantees. The checks are
+//! those of the fuzz targets.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn every_truncation() {
     for vector in WELL_FORMED.iter().chain(&[B1]) {
         for len in 0..=vector.len() {
             everything(&vector[..len]);
-            // The same with a length field that fits, so that the attributes are looked at.
+            // With a correct length field, the attributes are parsed.
             if len >= 20 {
                 let mut fitting = vector[..len].to_vec();
                 common::set_length(&mut fitting, len - 20);
@@ -34,7 +34,7 @@ fn every_truncation() {
 #[test]
 fn every_byte_changed() {
     for vector in WELL_FORMED {
-        // FINGERPRINT would refuse most changes before anything else looks at them.
+        // FINGERPRINT would reject most changes before any other check.
         let mut bytes = vector.to_vec();
         if bytes[bytes.len() - 8..][..4] == [0x80, 0x28, 0x00, 0x04] {
             bytes.truncate(bytes.len() - 8);
@@ -56,7 +56,7 @@ fn every_byte_changed() {
 
 #[test]
 fn attributes_without_end() {
-    // The most attributes a message has room for.
+    // The maximum number of attributes that a message can contain.
     for kind in [0x7E01, 0x8022, 0x0008, 0x001C] {
         let body = common::attribute(kind, &[]).repeat(16383);
         everything(&common::message(0x0001, &body));
@@ -71,14 +71,14 @@ proptest! {
         everything(&bytes);
     }
 
-    /// A header that is right, so that the body is looked at.
+    /// A correct header, so that the body is parsed.
     #[test]
     fn random_bodies(message_type in 0..0x4000_u16, mut body in vec(any::<u8>(), 0..200)) {
         body.truncate(body.len() / 4 * 4);
         everything(&common::message(message_type, &body));
     }
 
-    /// Attributes that fit, of types that mean something, with random values.
+    /// Attributes that fit, of known types, with random values.
     #[test]
     fn random_attributes(
         attributes in vec((0..100_usize, vec(any::<u8>(), 0..40)), 0..10),

@@ -1,5 +1,5 @@
-//! Somebody else's codec as an oracle: `stun-types` and we agree about messages, but where it is
-//! documented here that and why we don't.
+//! Comparison with another implementation, `stun-types`. Both agree about messages, except for the
+//! differences documented here.
 
 use std::net::SocketAddr;
 
@@ -29,7 +29,8 @@ const SPECIAL: [AttributeType; 3] = [
     AttributeType::FINGERPRINT,
 ];
 
-/// Both read the bytes; panics where they differ without an excuse. Whether both accepted.
+/// Parses the bytes with both implementations. Panics if they differ without an excuse. Returns
+/// true if both accept the bytes.
 fn compare(bytes: &[u8]) -> bool {
     let ours = Message::parse(bytes);
     let other = their_message::Message::from_bytes(bytes);
@@ -59,20 +60,21 @@ fn compare(bytes: &[u8]) -> bool {
     true
 }
 
-/// Messages that we refuse and they accept.
+/// Returns true for messages that only this crate refuses, for a documented reason.
 fn excused(bytes: &[u8], error: ParseError) -> bool {
     match error {
-        // They leave it to the caller that a datagram is one message: RFC 8489 §5 has the length
-        // field say all that follows.
+        // The other crate leaves it to the caller that a datagram is one message: RFC 8489 §5 has
+        // the length field include all following bytes.
         ParseError::LengthMismatch => {
             bytes.len() > 20 + usize::from(u16::from_be_bytes([bytes[2], bytes[3]]))
         }
         // RFC 8489 §5: the last two bits of the field are always zero.
         ParseError::LengthNotMultipleOfFour => true,
-        // They have no limit.
+        // The other crate has no limit.
         ParseError::TooManyAttributes => bytes.len() > 20 + 4 * ATTRIBUTES_MAX,
-        // They look at nothing behind the integrity and FINGERPRINT but more of those. We check the
-        // structure to the end: a message whose end cannot be found is not well formed.
+        // After the integrity attributes, the other crate checks only further integrity attributes
+        // and FINGERPRINT. This crate checks the structure up to the last byte, because otherwise
+        // the message is not well-formed.
         ParseError::AttributeOverrun | ParseError::Fingerprint => {
             let mut rest = &bytes[20..];
             while let [k0, k1, l0, l1, behind @ ..] = rest {
@@ -92,8 +94,8 @@ fn excused(bytes: &[u8], error: ParseError) -> bool {
 }
 
 fn compare_integrity(message: &Message<'_>, other: &their_message::Message<'_>) {
-    // They stop at the first attribute behind MESSAGE-INTEGRITY that is ignored and so miss
-    // MESSAGE-INTEGRITY-SHA256 behind that; RFC 8489 §9 excepts SHA256 wherever it stands.
+    // The other crate stops at the first ignored attribute after MESSAGE-INTEGRITY, and so misses a
+    // later MESSAGE-INTEGRITY-SHA256. RFC 8489 §9 exempts that attribute anywhere.
     let mut kinds = Vec::new();
     let mut rest = &message.bytes()[20..];
     while let [k0, k1, l0, l1, behind @ ..] = rest {
@@ -111,7 +113,7 @@ fn compare_integrity(message: &Message<'_>, other: &their_message::Message<'_>) 
     let key = IntegrityKey::new(PASSWORD.as_bytes());
     let their_key = their_message::ShortTermCredentials::new(PASSWORD.to_owned()).make_key();
     let verified = other.validate_integrity_with_key(&their_key).is_ok();
-    // They take a truncated MESSAGE-INTEGRITY-SHA256 for every usage.
+    // The other crate accepts a truncated MESSAGE-INTEGRITY-SHA256 for every usage.
     let is_truncated = message.integrity().sha256.is_some_and(|mac| mac.len() < 32);
     let expected = verified && !is_truncated;
     assert_eq!(message.verify(&key), expected, "{:02x?}", message.bytes());
@@ -147,7 +149,7 @@ fn every_bit_of_the_vectors() {
     }
 }
 
-/// The documented differences are real: without one of them its excuse could go.
+/// The documented differences are real: an excuse without a difference must be removed.
 #[test]
 fn differences() {
     let only_we_refuse = |bytes: &[u8]| {
@@ -172,7 +174,7 @@ fn differences() {
     assert_eq!(only_we_refuse(&overrun), ParseError::AttributeOverrun);
 }
 
-/// The parts of a message: (type, value), and its end.
+/// Parts of a message: (type, value), and the final attributes.
 #[derive(Clone, Debug)]
 struct Made {
     message_type: u16,
@@ -250,7 +252,7 @@ proptest! {
         compare(&bytes);
     }
 
-    /// Without anything special both accept, so the comparison is not empty.
+    /// Both accept messages without special attributes, so the comparison is not empty.
     #[test]
     fn plain_messages(message_type in 0..0x4000_u16, mut plain in attributes(8)) {
         plain.retain(|(kind, _)| !SPECIAL.contains(&AttributeType(*kind)));
@@ -273,7 +275,7 @@ proptest! {
     }
 }
 
-/// An answer with one of each attribute that they can write.
+/// Response with one of each attribute that the other crate can write.
 struct Answer {
     id: [u8; 12],
     text: String,

@@ -105,7 +105,7 @@ fn connection_id() {
     }
 }
 
-/// 8016-3.1.2-01: an empty ticket asks for one.
+/// 8016-3.1.2-01: an empty ticket requests a ticket.
 #[test]
 fn mobility_ticket() {
     let written = built(|builder| {
@@ -162,7 +162,7 @@ fn access_token_block() {
     assert!(!format!("{block:?}").contains("17"), "the key is not shown");
 }
 
-/// classic-01: all 16 bytes behind the length are the id, and an answer repeats them.
+/// classic-01: all 16 bytes after the length are the id, and a response repeats them.
 #[test]
 fn classic_binding() {
     let id = *b"a classic id, 16";
@@ -204,7 +204,7 @@ fn classic_messages_are_checked_alike() {
     assert_eq!(Message::parse_classic(&good[..19]).unwrap_err(), ParseError::TooShort);
 }
 
-/// RFC 3489 §11.2.8: MESSAGE-INTEGRITY is the last that counts.
+/// RFC 3489 §11.2.8: attributes after MESSAGE-INTEGRITY are ignored.
 #[test]
 fn classic_attributes_end_at_the_integrity() {
     let body =

@@ -1,4 +1,4 @@
-//! The four messages of RFC 5769 §2, read, verified, and where their padding is ours, written.
+//! The four messages of RFC 5769 §2: parsed, verified and, if padded with zeros, also written.
 
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
@@ -68,7 +68,7 @@ fn long_term_request() {
     assert!(message.verify(&IntegrityKey::new(&key)));
 }
 
-/// The padding of this one is zeros, so the builder makes the very same bytes.
+/// This message is padded with zeros, so the builder creates identical bytes.
 #[test]
 fn long_term_request_is_built_byte_for_byte() {
     let key = long_term_key_md5("マトリックス", "example.org", "TheMatrIX").unwrap();

@@ -5,7 +5,7 @@ use precis_profiles::precis_core::profile::PrecisFastInvocation as _;
 use stun_wire::{PrecisError, opaque_string};
 use test_support::for_each_seed;
 
-/// Each of a rule's characters, and neighbours that meet the rule or do not.
+/// Characters of each rule, and neighbours that satisfy or violate the rule.
 const INTERESTING: [char; 40] = [
     'a',
     'l',
@@ -61,7 +61,8 @@ fn every_character_is_judged_as_by_another_implementation() {
     }
 }
 
-/// Neighbours decide about the characters of RFC 5892 appendix A, which may be neighbours as well.
+/// Neighbours decide about the characters of RFC 5892 appendix A, which may themselves be
+/// neighbours.
 #[test]
 fn every_neighbour_is_judged_as_by_another_implementation() {
     let alone = |c: &char| opaque_string(c.encode_utf8(&mut [0; 4])).is_ok();

@@ -1,5 +1,5 @@
-//! 8489-B.1-01: the vector of RFC 8489 appendix B.1 is faulty and refused; its USERHASH is right.
-//! A vector of our own shows the intended features.
+//! 8489-B.1-01: the vector of RFC 8489 appendix B.1 is faulty and refused; its USERHASH is right. A
+//! separate vector has the intended features.
 
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,

@@ -1,4 +1,4 @@
-//! RFC 8489 §14: attributes in general, and each of its own.
+//! RFC 8489 §14: attributes in general, and each attribute separately.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::common::{attribute, attribute_padded, message};
 
 const ID: TransactionId = TransactionId(common::ID);
 
-/// The attributes that `write` makes, as bytes.
+/// Returns the attributes that `write` appends, as bytes.
 fn built(write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
     let mut out = vec![0xFF; 1500];
     let mut builder = MessageBuilder::new(&mut out, Class::Error, Method::BINDING, ID);
@@ -44,7 +44,8 @@ fn padding_is_ignored() {
     assert_eq!(message.first(AttributeType::USERNAME), Some(&b"user"[..]));
 }
 
-/// 8489-14-02: the first counts; where a method wants them all, they are all there, in order.
+/// 8489-14-02: the first attribute of a type is used. Methods that need all repetitions get them,
+/// in order.
 #[test]
 fn first_of_a_type_counts() {
     let body = [attribute(0x000D, &[0, 0, 0, 1]), attribute(0x000D, &[0, 0, 0, 2])].concat();
@@ -59,7 +60,7 @@ fn first_of_a_type_counts() {
     assert_eq!(message.all(AttributeType::USERNAME).count(), 0);
 }
 
-/// 8489-14-03: an attribute that runs past the message makes it malformed.
+/// 8489-14-03: an attribute that exceeds the message makes the message malformed.
 #[test]
 fn attribute_past_the_end_is_refused() {
     for len in [1, 4, 5, 0xFFF8, 0xFFFC, 0xFFFF_u16] {
@@ -67,7 +68,8 @@ fn attribute_past_the_end_is_refused() {
         let bytes = message(0x0001, &[0x80, 0x22, l0, l1]);
         assert_eq!(Message::parse(&bytes).unwrap_err(), ParseError::AttributeOverrun);
     }
-    // Behind good ones, and behind those that are ignored: the structure is checked to the end.
+    // After valid attributes, and after ignored attributes: the structure is checked up to the last
+    // byte.
     for before in [attribute(0x8022, b"name"), attribute(0x0008, &[0; 20])] {
         let bytes = message(0x0001, &[&before[..], &[0x00, 0x06, 0x00, 0x05, 1, 2, 3, 4]].concat());
         assert_eq!(Message::parse(&bytes).unwrap_err(), ParseError::AttributeOverrun);
@@ -98,7 +100,7 @@ fn unknown_required_attributes_are_bounded() {
     assert_eq!(unknown, expected);
 }
 
-/// Each takes time before the sender is known.
+/// Each attribute takes time before the sender is known.
 #[test]
 fn a_message_has_a_bounded_number_of_attributes() {
     let with = |count| message(0x0001, &attribute(0x7E01, b"xyz").repeat(count));
@@ -155,7 +157,7 @@ fn malformed_addresses() {
     }
 }
 
-/// 8489-14.2-01: the vectors of RFC 5769 are in their own file; here the mask, byte for byte.
+/// 8489-14.2-01: byte for byte, in addition to the vectors of RFC 5769.
 #[test]
 fn xor_mapped_address() {
     let zero: SocketAddr = "[::]:0".parse().unwrap();
@@ -169,7 +171,7 @@ fn xor_mapped_address() {
     assert_ne!(other, zero, "the transaction id is part of the mask");
 }
 
-/// 8489-14.3-01: up to 763 bytes, UTF-8; the same for the other texts.
+/// 8489-14.3-01: up to 763 bytes, UTF-8; the other texts have the same limit.
 #[test]
 fn texts() {
     type Reader = fn(&[u8]) -> Result<&str, ValueError>;
@@ -265,12 +267,12 @@ fn password_algorithms() {
     });
     assert_eq!(written, attribute(0x8002, &[0, 2, 0, 0, 0, 1, 0, 0]));
 
-    // An unknown algorithm with five bytes of parameters, padded with whatever.
+    // An unknown algorithm with five bytes of parameters, and arbitrary padding.
     let foreign = [0, 9, 0, 5, 1, 2, 3, 4, 5, 0xFF, 0xFF, 0xFF, 0, 1, 0, 0];
     let read: Vec<_> = value::password_algorithms(&foreign).collect();
     assert_eq!(read, [Ok(PasswordAlgorithm(9)), Ok(PasswordAlgorithm::MD5)]);
 
-    // Reading ends with the first malformed entry.
+    // Parsing stops at the first malformed entry.
     let cut = [0, 2, 0, 0, 0, 9, 0, 8, 1, 2, 3, 4];
     let read: Vec<_> = value::password_algorithms(&cut).collect();
     assert_eq!(read, [Ok(PasswordAlgorithm::SHA256), Err(ValueError::Length)]);

@@ -91,7 +91,7 @@ fn longest_message_is_read() {
     assert_eq!(parsed.attributes().next().unwrap().value.len(), 65528);
 }
 
-/// 8489-8.1-02, 8656-12-02: the first byte tells the protocols apart.
+/// 8489-8.1-02, 8656-12-02: the first byte distinguishes the protocols.
 #[test]
 fn first_byte_tells_the_protocol() {
     assert_eq!(classify(&[]), PacketKind::Other);

@@ -1,4 +1,4 @@
-//! RFC 8489 §9, §14.5 to §14.7: the integrity attributes that count, and their coverage.
+//! RFC 8489 §9, §14.5 to §14.7: the integrity attributes in effect, and their coverage.
 
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,
@@ -40,7 +40,8 @@ fn kinds(message: &Message<'_>) -> Vec<u16> {
     message.attributes().map(|attribute| attribute.kind.0).collect()
 }
 
-/// 8489-9-01: behind MESSAGE-INTEGRITY only MESSAGE-INTEGRITY-SHA256 and FINGERPRINT count.
+/// 8489-9-01: attributes after MESSAGE-INTEGRITY are ignored, except MESSAGE-INTEGRITY-SHA256 and
+/// FINGERPRINT.
 #[test]
 fn attributes_behind_message_integrity_are_ignored() {
     let mut bytes = sealed(with_sha1);
@@ -58,8 +59,8 @@ fn attributes_behind_message_integrity_are_ignored() {
     assert!(message.verify(&key()), "the second MESSAGE-INTEGRITY does not count");
 }
 
-/// 8489-9-01: MESSAGE-INTEGRITY-SHA256 counts behind MESSAGE-INTEGRITY, even with something ignored
-/// in between, which its HMAC covers.
+/// 8489-9-01: MESSAGE-INTEGRITY-SHA256 after MESSAGE-INTEGRITY is in effect, even after an ignored
+/// attribute, which the HMAC covers.
 #[test]
 fn sha256_behind_message_integrity_counts() {
     let mut right = sealed(with_sha1);
@@ -77,8 +78,8 @@ fn sha256_behind_message_integrity_counts() {
     assert!(!message.verify(&key()), "SHA256 decides, and it is wrong");
 }
 
-/// 8489-9-02: behind MESSAGE-INTEGRITY-SHA256 only FINGERPRINT counts; MESSAGE-INTEGRITY there is
-/// ignored.
+/// 8489-9-02: attributes after MESSAGE-INTEGRITY-SHA256, including MESSAGE-INTEGRITY, are ignored,
+/// except FINGERPRINT.
 #[test]
 fn message_integrity_behind_sha256_is_ignored() {
     let mut bytes = sealed(with_sha256);
@@ -94,7 +95,7 @@ fn message_integrity_behind_sha256_is_ignored() {
     assert!(message.verify(&key()));
 }
 
-/// 8489-9.2.4-13: with both, SHA256 alone is verified.
+/// 8489-9.2.4-13: if both are present, only SHA256 is verified.
 #[test]
 fn sha256_decides_when_both_are_there() {
     let mut right = sealed(with_sha1);
@@ -122,11 +123,11 @@ fn vector_with_both_is_read() {
     assert!(message.integrity().sha1.is_some() && message.integrity().sha256.is_some());
 }
 
-/// 8489-14.5-01: MESSAGE-INTEGRITY is 20 bytes; every covered bit counts.
+/// 8489-14.5-01: MESSAGE-INTEGRITY has 20 bytes, and every covered bit matters.
 #[test]
 fn every_covered_bit_counts() {
     let key = IntegrityKey::new(b"VOkJxbRl1RmTxUk/WvJxBt");
-    // Without its FINGERPRINT, which would be noticed first.
+    // Without FINGERPRINT, which would be checked first.
     let mut bytes = REQUEST[..REQUEST.len() - 8].to_vec();
     set_length(&mut bytes, REQUEST.len() - 8 - 20);
     assert!(Message::parse(&bytes).unwrap().verify(&key));
@@ -138,7 +139,7 @@ fn every_covered_bit_counts() {
     }
 }
 
-/// 8489-14.5-01: any other length is kept for the caller to see, and never verifies.
+/// 8489-14.5-01: any other length is retained for the caller, and never verifies.
 #[test]
 fn wrong_lengths_of_message_integrity_never_verify() {
     for len in [0, 4, 16, 19, 21, 24, 32] {
@@ -158,7 +159,7 @@ fn truncated_sha256_never_verifies() {
     assert!(!message.verify(&key()));
 }
 
-/// 8489-14.6-01: 32 bytes and no others, though the HMAC is right as far as it goes.
+/// 8489-14.6-01: only 32 bytes are valid, even if a shorter HMAC is a correct prefix.
 #[test]
 fn lengths_of_sha256() {
     for len in 0..=40 {
@@ -178,7 +179,7 @@ fn no_integrity_verifies_nothing() {
     assert!(!message.verify(&key()));
 }
 
-/// 8489-14.7-01: last, four bytes, right.
+/// 8489-14.7-01: FINGERPRINT must be last, have four bytes, and be right.
 #[test]
 fn fingerprint_must_be_last_and_right() {
     let body = attribute(0x8022, b"name");
@@ -200,7 +201,7 @@ fn fingerprint_must_be_last_and_right() {
     append(&mut not_last, 0x8022, b"behind");
     assert_eq!(Message::parse(&not_last).unwrap_err(), ParseError::Fingerprint);
 
-    // Not last even if its CRC is right for the length that counts what follows.
+    // Not last, although the CRC is right for a length that includes the following attribute.
     let mut bytes = message(0x0001, &[]);
     append_fingerprint(&mut bytes);
     let fingerprint = fingerprint_of_length(&bytes[..20], 8 + 4);

@@ -1,4 +1,5 @@
-//! RFC 8489 §9.2, §14.4, §18.5.1: from names and passwords to keys, and the cookie in a nonce.
+//! RFC 8489 §9.2, §14.4, §18.5.1: derivation of keys from names and passwords, and the cookie in a
+//! nonce.
 
 use stun_wire::{
     LongTermKeys, PrecisError, SecurityFeatures, long_term_key_md5, long_term_key_sha256,
@@ -23,7 +24,7 @@ fn sha256_key() {
     assert_eq!(hex(&key), "07e934117abd40836e7c6329b54731b2b2d2a5f9a71f544922d75e0730d8251b");
 }
 
-/// 8489-9.2.2-01: quotes around, NULs behind.
+/// 8489-9.2.2-01: surrounding quotes, trailing NULs.
 #[test]
 fn quotes_and_trailing_nuls_are_removed() {
     let plain = long_term_key_md5("user", "realm", "pass");
@@ -73,7 +74,7 @@ fn opaque_string_profile() {
         ("foo\u{1680}bar", Ok("foo bar")),
         ("", Err(PrecisError::Empty)),
         ("my cat is a \tby", Err(PrecisError::Forbidden)),
-        // Not NFKC: a compatibility character stays, a composed one is made.
+        // Not NFKC: a compatibility character is unchanged, and a decomposed one is composed.
         ("\u{2168}", Ok("\u{2168}")),
         ("e\u{301}", Ok("\u{E9}")),
         ("nul\0inside", Err(PrecisError::Forbidden)),
@@ -120,7 +121,7 @@ fn nonce_cookie() {
         let nonce = format!("{}rest of the nonce", String::from_utf8_lossy(cookie));
         assert_eq!(SecurityFeatures::of_nonce(&nonce), Some(features));
     }
-    // Bits that nobody has assigned yet say nothing.
+    // Unassigned bits have no meaning.
     assert_eq!(SecurityFeatures::of_nonce("obMatJos2P///"), Some(SecurityFeatures::default()));
     for other in ["", "obMatJos2", "obMatJos2AAA", "obmatjos2AAAA", "obMatJos2AA!A", "f//499k954d6"]
     {

@@ -28,7 +28,7 @@ fn channel_data_is_read() {
     assert_eq!(empty, Ok(ChannelData { number: 0x4FFF, data: &[] }));
 }
 
-/// 8656-12.5-04: padding over UDP is understood and not part of the data.
+/// 8656-12.5-04: padding over UDP is accepted, and excluded from the data.
 #[test]
 fn padding_is_not_data() {
     for padding in [&[0][..], &[0xFF; 3], &[0; 100]] {
@@ -62,7 +62,7 @@ fn written_header_is_read_back() {
     }
 }
 
-/// 8656-11.3-01: XOR-PEER-ADDRESS with address and port, and DATA, whatever the payload's length.
+/// 8656-11.3-01: XOR-PEER-ADDRESS with address and port, and DATA, for any length of the payload.
 #[test]
 fn data_indication_around_a_payload() {
     let id = TransactionId(common::ID);
@@ -103,8 +103,8 @@ fn too_large_a_payload_has_no_head() {
     }
 }
 
-/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE, those of coturn to 0x7FFF; the wider
-/// range is by request only.
+/// RFC 5766 §11: clients choose from 0x4000 to 0x7FFE, those of coturn up to 0x7FFF. The wider
+/// range is available only on request.
 #[test]
 fn channels_of_rfc5766() {
     for number in 0..=u16::MAX {

@@ -17,7 +17,7 @@ fn built(write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
     out[20..len].to_vec()
 }
 
-/// Every other length is malformed.
+/// Asserts that every other length is malformed.
 fn only_length<T>(len: usize, read: impl Fn(&[u8]) -> Result<T, ValueError>) {
     for other in (0..40).filter(|&other| other != len) {
         let result = read(&vec![0; other]);
@@ -86,7 +86,7 @@ fn address_families() {
     only_length(4, value::address_family);
 }
 
-/// 8656-18.7-01: the top bit; the rest is ignored.
+/// 8656-18.7-01: the top bit; the other bits are ignored.
 #[test]
 fn even_port() {
     for (reserve, byte) in [(true, 0x80), (false, 0x00)] {

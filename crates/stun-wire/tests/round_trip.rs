@@ -1,4 +1,4 @@
-//! Built messages are read back the same.
+//! Parsing of built messages returns the original values.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -24,7 +24,7 @@ fn addr() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)
 }
 
-/// Any type but the ones that have a place of their own.
+/// Generates any type except those with a fixed position.
 fn kind() -> impl Strategy<Value = AttributeType> {
     let special = [
         AttributeType::MESSAGE_INTEGRITY,

@@ -5,7 +5,7 @@ use stun_wire::{Cut, MESSAGE_LEN_MAX, Message, channel_data, next_message};
 use crate::common::vectors::WELL_FORMED;
 use crate::common::{attribute, message};
 
-/// Takes a stream apart, given to us in pieces of `step` bytes.
+/// Splits a stream that is received in pieces of `step` bytes.
 fn cut_all(stream: &[u8], step: usize) -> Vec<Vec<u8>> {
     let (mut buffer, mut messages) = (Vec::new(), Vec::new());
     for piece in stream.chunks(step) {
@@ -66,11 +66,11 @@ fn how_much_is_missing() {
     for len in 4..bytes.len() {
         assert_eq!(next_message(&bytes[..len]), Cut::NeedMore { at_least: 28 });
     }
-    // The padding is waited for, or it would be taken for the start of the next message.
+    // The padding is required, or it would be interpreted as the start of the next message.
     assert_eq!(next_message(&[0x40, 0, 0, 1, 7]), Cut::NeedMore { at_least: 8 });
 }
 
-/// The most that a stream can make us wait for.
+/// The maximum lengths that a stream can make the server wait for.
 #[test]
 fn the_longest_of_each() {
     let stun = [0x00, 0x16, 0xFF, 0xFC];
@@ -79,20 +79,20 @@ fn the_longest_of_each() {
     assert_eq!(next_message(&channel), Cut::NeedMore { at_least: 65540 });
 }
 
-/// 8656-12.6-01: on a stream the framing is lost.
+/// 8656-12.6-01: on a stream, the framing is lost.
 #[test]
 fn other_protocols_are_noticed_at_once() {
     for first in (4..=0x3F).chain(0x50..=0xFF) {
         assert_eq!(next_message(&[first]), Cut::Garbage, "0x{first:02X}");
     }
-    // A length that is no multiple of four, and a wrong cookie at its first byte.
+    // A length that is not a multiple of four, and a cookie with a wrong first byte.
     assert_eq!(next_message(&[0x00, 0x01, 0x00, 0x02]), Cut::Garbage);
     assert_eq!(next_message(&[0x00, 0x01, 0x00, 0x00, 0x22]), Cut::Garbage);
     assert_eq!(next_message(&[0x00, 0x01, 0x00, 0x00, 0x21, 0x12, 0xA4, 0x43]), Cut::Garbage);
 }
 
-/// HTTP looks like ChannelData on channel 0x4745: the caller, which knows that no
-/// such channel is bound, has to end that.
+/// HTTP looks like ChannelData on channel 0x4745. The caller knows that no such channel is bound,
+/// and must close the connection.
 #[test]
 fn http_looks_like_channel_data() {
     assert_eq!(next_message(b"GET / HTTP/1.1"), Cut::NeedMore { at_least: 4 + 0x5420 });

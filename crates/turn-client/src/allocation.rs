@@ -1,4 +1,4 @@
-//! A granted allocation.
+//! Allocation granted to a client.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -6,29 +6,29 @@ use core::time::Duration;
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientAddr, IpFamily, RelayedAddr};
 
-/// An allocation as the server described it in its answer (RFC 8656 §7.3).
+/// Allocation as described in the server's response (RFC 8656 §7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Relayed addresses: IPv4, IPv6. At least one is there.
+    /// Relayed addresses: IPv4, IPv6. At least one is present.
     pub relayed: [Option<RelayedAddr>; 2],
-    /// The client's address as the server sees it (XOR-MAPPED-ADDRESS).
+    /// Address of the client, as received by the server (XOR-MAPPED-ADDRESS).
     pub mapped: ClientAddr,
-    /// Time to expiry unless refreshed.
+    /// Time to expiry without a refresh.
     pub lifetime: Duration,
     /// Token of the reserved next port.
     pub reservation_token: Option<[u8; 8]>,
-    /// The requested family that was not granted, and the error code.
+    /// Requested family that was not granted, and the error code.
     pub missing: Option<(IpFamily, u16)>,
 }
 
 impl Allocation {
-    /// The relayed address of this family.
+    /// Returns the relayed address of this family.
     #[must_use]
     pub const fn relayed_of(&self, family: IpFamily) -> Option<RelayedAddr> {
         self.relayed[family as usize]
     }
 
-    /// Reads a success response; `None` when something that must be there is not.
+    /// Parses a success response. Returns `None` if a required attribute is missing or malformed.
     pub(crate) fn read(message: &Message<'_>) -> Option<Self> {
         let id = message.transaction_id();
         let xor = |value| value::xor_address(value, id).ok();
@@ -37,7 +37,7 @@ impl Allocation {
             if attribute.kind == AttributeType::XOR_RELAYED_ADDRESS {
                 let address = xor(attribute.value)?;
                 let place = &mut relayed[IpFamily::of(address.ip()) as usize];
-                // The first of its family counts (RFC 8489 §14).
+                // The first address of a family has precedence (RFC 8489 §14).
                 place.get_or_insert(RelayedAddr(address));
             }
         }

@@ -1,4 +1,4 @@
-//! The client's interface. `response.rs` reads the answers.
+//! Interface of the client. `response.rs` processes the responses.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -20,28 +20,30 @@ use crate::request::{RequestError, Writer};
 use crate::transaction::{Purpose, Start, Timing, Transaction};
 use crate::upkeep::{Lost, Upkeep};
 
-/// A TURN client with at most one allocation. See the crate's documentation for how to drive it.
+/// TURN client with at most one allocation. The crate's documentation describes how to drive the
+/// client.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) config: ClientConfig,
     pub(crate) rng: ChaCha8Rng,
-    /// As the last challenge left it.
+    /// Credentials from the last challenge.
     pub(crate) login: Option<Arc<Login>>,
     pub(crate) options: AllocateOptions,
     /// Mobility ticket of the allocation.
     pub(crate) ticket: Option<Vec<u8>>,
-    /// In order of starting; few, so a Vec is searched faster than a map.
+    /// Transactions in the order of their start. There are few, so a Vec is searched faster than a
+    /// map.
     pub(crate) transactions: Vec<Transaction>,
     pub(crate) upkeep: Upkeep,
-    /// Servers that sent us elsewhere since the caller's Allocate.
+    /// Servers that redirected the client since the caller's Allocate.
     pub(crate) visited: Vec<ServerAddr>,
     events: VecDeque<Event>,
-    /// Result of `poll_timeout`: computed on each change, not on each call.
+    /// Result of `poll_timeout`, computed on each change rather than on each call.
     timeout: Option<Instant>,
 }
 
 impl Client {
-    /// A client without state.
+    /// Creates a client without state.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
         Self {
@@ -60,10 +62,10 @@ impl Client {
 
     // Requests.
 
-    /// Asks how the server sees us (RFC 8489 Binding).
+    /// Queries the client's address as received by the server (Binding, RFC 8489).
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] when many such requests are unanswered.
+    /// [`RequestError::TooMany`]: too many such requests are in flight.
     pub fn binding(&mut self, now: Instant) -> Result<(), RequestError> {
         self.start_explicit(now, Purpose::Binding)
     }
@@ -71,7 +73,9 @@ impl Client {
     /// Requests an allocation, with authentication (RFC 8656 §7).
     ///
     /// # Errors
-    /// [`RequestError::AllocationExists`] if there is one, or a request for one is in flight.
+    /// - [`RequestError::AllocationExists`]: an allocation exists, or a request for an allocation
+    ///   is in flight.
+    /// - [`RequestError::TooMany`]: too many requests are in flight.
     pub fn allocate(&mut self, now: Instant, options: AllocateOptions) -> Result<(), RequestError> {
         let asking = self.transactions.iter().any(|one| one.purpose == Purpose::Allocate);
         if asking || self.upkeep.allocation().is_some() {
@@ -82,11 +86,12 @@ impl Client {
         self.start_explicit(now, Purpose::Allocate)
     }
 
-    /// Refreshes the allocation, or one family of it, now (RFC 8656 §8). Refreshes before expiry
-    /// are automatic. A lifetime of 0 deletes it.
+    /// Refreshes the allocation, or only the address of one family, immediately (RFC 8656 §8). A
+    /// lifetime of 0 deletes the allocation or address. Refreshes before expiry are automatic.
     ///
     /// # Errors
-    /// [`RequestError::NoAllocation`], [`RequestError::TooMany`].
+    /// - [`RequestError::NoAllocation`]: no allocation exists.
+    /// - [`RequestError::TooMany`]: too many requests are in flight.
     pub fn refresh(
         &mut self,
         now: Instant,
@@ -104,25 +109,28 @@ impl Client {
         self.start_explicit(now, Purpose::Refresh { half, lifetime_secs: Some(lifetime_secs) })
     }
 
-    /// Gives the allocation back.
+    /// Deletes the allocation.
     ///
     /// # Errors
-    /// As [`Client::refresh`].
+    /// Fails for the reasons of [`Client::refresh`].
     pub fn release(&mut self, now: Instant) -> Result<(), RequestError> {
         self.refresh(now, None, 0)
     }
 
     /// Announces that the client's address has changed, by a Refresh with the mobility ticket (RFC
-    /// 8016 §3.2). [`Event::Refreshed`] follows. The allocation moves with the first message or
-    /// data after it; until then its data is sent to the former address. Unanswered requests fail.
+    /// 8016 §3.2). Unanswered requests fail. [`Event::Refreshed`] reports the response.
+    ///
+    /// The allocation moves with the first message or data after the Refresh. Until then, the
+    /// server sends data to the former address.
     ///
     /// # Errors
-    /// [`RequestError::NoAllocation`] without an allocation, or without a ticket of it.
+    /// [`RequestError::NoAllocation`]: no allocation exists, or the allocation has no ticket.
     pub fn moved(&mut self, now: Instant) -> Result<(), RequestError> {
         if self.ticket.is_none() || !self.upkeep.moved(now) {
             return Err(RequestError::NoAllocation);
         }
-        // Their answers go to the former address, and at the new one they would be refused.
+        // The responses are sent to the former address, and from the new address the server would
+        // refuse these requests.
         for transaction in core::mem::take(&mut self.transactions) {
             self.fail(now, &transaction.purpose, Failure::TimedOut);
         }
@@ -131,11 +139,11 @@ impl Client {
         Ok(())
     }
 
-    /// Installs a permission for the peer's address and keeps it (RFC 8656 §9). Before there is an
-    /// allocation this is remembered.
+    /// Installs a permission for the peer's address, and refreshes the permission (RFC 8656 §9).
+    /// Before an allocation exists, the request is stored.
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] beyond 1024 permissions.
+    /// [`RequestError::TooMany`]: 1024 permissions are in use.
     pub fn permit(&mut self, now: Instant, peer: IpAddr) -> Result<(), RequestError> {
         let known = self.upkeep.wants_permission(peer);
         if !known && self.upkeep.permission_count() >= PERMISSIONS_MAX {
@@ -146,19 +154,19 @@ impl Client {
         Ok(())
     }
 
-    /// Stops refreshing a permission. It expires at the server (RFC 8656 §9: there is no way to
-    /// delete one); until then the peer's data is ignored here.
+    /// Stops refreshing a permission, which expires at the server: RFC 8656 §9 has no request to
+    /// delete a permission. Until then the client ignores the peer's data.
     pub fn forget_permission(&mut self, now: Instant, peer: IpAddr) {
         self.upkeep.drop_permission(peer);
         self.settle(now);
     }
 
-    /// Binds a channel to the peer and refreshes it and its permission (RFC 8656 §12). Before there
-    /// is an allocation the request is stored. Do not use the number before
+    /// Binds a channel to the peer, and refreshes the channel with its permission (RFC 8656 §12).
+    /// Before an allocation exists, the request is stored. The number must not be used before
     /// [`Event::ChannelReady`].
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] when all 4096 numbers, or 1024 permissions, are in use.
+    /// [`RequestError::TooMany`]: all 4096 numbers, or 1024 permissions, are in use.
     pub fn bind_channel(
         &mut self,
         now: Instant,
@@ -173,7 +181,7 @@ impl Client {
         Ok(channel)
     }
 
-    /// Stops refreshing a channel, which expires at the server. Its permission stays.
+    /// Stops refreshing a channel, which expires at the server. The permission is still refreshed.
     pub fn forget_channel(&mut self, now: Instant, channel: ChannelNumber) {
         self.upkeep.drop_channel(channel);
         self.settle(now);
@@ -181,37 +189,39 @@ impl Client {
 
     // State.
 
-    /// Address to send to and receive from: the configured one, or the server of a redirection.
+    /// Returns the address to send to and receive from: the configured server, or the target of a
+    /// redirection.
     #[must_use]
     pub const fn server(&self) -> ServerAddr {
         self.config.server
     }
 
-    /// The allocation, if there is one.
+    /// Returns the allocation, if one exists.
     #[must_use]
     pub const fn allocation(&self) -> Option<&Allocation> {
         self.upkeep.allocation()
     }
 
-    /// True if a permission for this address is installed.
+    /// Returns true if a permission for this address is installed.
     #[must_use]
     pub fn is_permitted(&self, peer: IpAddr) -> bool {
         self.upkeep.is_permitted(peer)
     }
 
-    /// Returns true if the allocation has a mobility ticket, so that the client may move.
+    /// Returns true if the allocation has a mobility ticket, which [`Client::moved`] needs.
     #[must_use]
     pub const fn is_mobile(&self) -> bool {
         self.ticket.is_some()
     }
 
-    /// The channel that is bound to the peer. It searches: keep the answer.
+    /// Returns the channel bound to the peer. Callers should store the result, because each call
+    /// searches all channels.
     #[must_use]
     pub fn channel_of(&self, peer: PeerAddr) -> Option<ChannelNumber> {
         self.upkeep.channel_of(peer)
     }
 
-    /// True if no request is in flight.
+    /// Returns true if no request is in flight.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.transactions.is_empty()
@@ -219,8 +229,8 @@ impl Client {
 
     // Driving.
 
-    /// Handles a datagram (over TCP and TLS: a message or ChannelData of the stream) from
-    /// [`Client::server`].
+    /// Processes a datagram from [`Client::server`]. Over TCP and TLS, pass each message or
+    /// ChannelData of the stream.
     pub fn handle_datagram<'d>(&mut self, now: Instant, datagram: &'d [u8]) -> Incoming<'d> {
         match classify(datagram) {
             PacketKind::ChannelData => self.read_channel_data(datagram),
@@ -242,13 +252,14 @@ impl Client {
         }
     }
 
-    /// To be called when [`Client::poll_timeout`] has come; earlier or later does no harm.
+    /// Processes expired deadlines. Call this at the time returned by [`Client::poll_timeout`].
+    /// Earlier and later calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         let timing = self.timing();
         let mut at = 0;
         while let Some(transaction) = self.transactions.get_mut(at) {
             if transaction.deadline > now || transaction.retransmit(timing) {
-                // A caller that comes very late catches up one transmission at a time.
+                // A very late caller catches up by one transmission at a time.
                 at += 1;
             } else {
                 let transaction = self.transactions.remove(at);
@@ -270,25 +281,25 @@ impl Client {
         self.settle(now);
     }
 
-    /// The next request to send to [`Client::server`].
+    /// Returns the next request to send to [`Client::server`].
     pub fn poll_transmit(&mut self) -> Option<&[u8]> {
         let transaction = self.transactions.iter_mut().find(|one| one.to_send)?;
         transaction.to_send = false;
         Some(&transaction.bytes)
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Time of the next call of [`Client::handle_timeout`].
+    /// Returns the time of the next call of [`Client::handle_timeout`].
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.timeout
     }
 
-    // Inside.
+    // Internal functions.
 
     fn check_room(&self) -> Result<(), RequestError> {
         let room = self.transactions.len() < IN_FLIGHT_MAX + EXPLICIT_MAX;
@@ -302,11 +313,12 @@ impl Client {
         Ok(())
     }
 
-    /// Starts a transaction; `challenges` were followed for its purpose before.
+    /// Starts a transaction. `challenges` is the number of challenges followed for this request so
+    /// far.
     pub(crate) fn start(&mut self, now: Instant, purpose: Purpose, challenges: u8) {
         let id = self.new_id();
-        // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer
-        // it to any client).
+        // Binding is never authenticated: RFC 8489 §9.2 leaves authentication to the usage, and
+        // TURN servers respond to any client.
         let login = if purpose == Purpose::Binding { None } else { self.login.clone() };
         let ticket = self.ticket.as_deref();
         let writer = Writer {
@@ -325,7 +337,7 @@ impl Client {
         }
     }
 
-    /// Starts due requests, as far as there is room, and computes the next wake-up.
+    /// Starts due requests, up to the limit in flight, and computes the next wake-up.
     fn settle(&mut self, now: Instant) {
         while self.has_room() {
             let Some(purpose) = self.upkeep.next_due(now, self.options.lifetime_secs) else {
@@ -347,13 +359,14 @@ impl Client {
         Timing { retransmission: self.config.retransmission, reliable }
     }
 
-    /// Handles the failure of a request.
+    /// Reports a failed request, and updates the refreshed state.
     pub(crate) fn fail(&mut self, now: Instant, purpose: &Purpose, failure: Failure) {
         self.tell(Event::Failed { request: purpose.kind(), failure });
         self.not_granted(now, purpose, false);
     }
 
-    /// Takes a request that was not granted out of the books; `refused` by the server, or lost.
+    /// Updates the refreshed state after a request without success. `refused` is true for a refusal
+    /// by the server, and false for a lost request.
     pub(crate) fn not_granted(&mut self, now: Instant, purpose: &Purpose, refused: bool) {
         match purpose {
             Purpose::Binding | Purpose::Allocate => {}

@@ -8,21 +8,21 @@ use turn_types::{Secret, ServerAddr, Transport};
 /// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The server.
+    /// Address of the server.
     pub server: ServerAddr,
-    /// Transport of the messages. Over UDP and DTLS requests are retransmitted; over TCP and TLS
+    /// Transport of the messages. Over UDP and DTLS, requests are retransmitted. Over TCP and TLS,
     /// ChannelData is padded.
     pub transport: Transport,
-    /// USERNAME, at most 508 bytes. Empty: the client never logs in.
+    /// User name (USERNAME), at most 508 bytes. With an empty name, the client never authenticates.
     pub username: Arc<str>,
-    /// The password.
+    /// Password of the user.
     pub password: Secret<Arc<str>>,
-    /// An access token in place of the password; the user name is then the name of the key that it
-    /// is encrypted by.
+    /// Access token, used instead of the password. The user name is then the name of the key that
+    /// encrypts the token.
     pub token: Option<AccessToken>,
-    /// Which password algorithms are acceptable.
+    /// Acceptable password algorithms.
     pub algorithms: AlgorithmChoice,
-    /// Send USERHASH instead of USERNAME where the server offers it (RFC 8489 §9.2).
+    /// True to send USERHASH instead of USERNAME if the server offers this (RFC 8489 §9.2).
     pub userhash: bool,
     /// Retransmission of requests.
     pub retransmission: Retransmission,
@@ -32,15 +32,15 @@ pub struct ClientConfig {
     pub channel_lifetime: Duration,
     /// SOFTWARE in Allocate and Refresh requests, at most 127 bytes.
     pub software: Option<Arc<str>>,
-    /// Requests carry FINGERPRINT.
+    /// True to send FINGERPRINT in requests.
     pub fingerprint: bool,
-    /// Seed of transaction ids. They must be unpredictable (RFC 8489 §5): outside of tests this is
-    /// 32 bytes from the operating system.
+    /// Seed of transaction ids, which must be unpredictable (RFC 8489 §5). Outside of tests, use 32
+    /// bytes from the operating system.
     pub seed: [u8; 32],
 }
 
 impl ClientConfig {
-    /// A client over UDP with the recommended values of the RFCs.
+    /// Creates the configuration of a client over UDP, with the recommended values of the RFCs.
     #[must_use]
     pub fn new(server: ServerAddr, username: &str, password: &str, seed: [u8; 32]) -> Self {
         Self {
@@ -61,42 +61,42 @@ impl ClientConfig {
     }
 }
 
-/// An access token of an authorization server (RFC 7635).
+/// Access token of an authorization server (RFC 7635).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessToken {
     /// Value of ACCESS-TOKEN, at most 512 bytes.
     pub value: Arc<[u8]>,
-    /// The session key.
+    /// Session key.
     pub mac_key: Secret<Arc<[u8]>>,
 }
 
-/// Which password algorithms a client accepts.
+/// Choice of password algorithms that a client accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlgorithmChoice {
-    /// The first of the server's list that is known here (RFC 8489 §9.2.5).
+    /// The first supported algorithm of the server's list (RFC 8489 §9.2.5).
     #[default]
     AsOffered,
-    /// SHA-256 or nothing: servers that do not offer it are refused.
+    /// Only SHA-256. Servers without this algorithm are refused.
     Sha256,
-    /// Do as clients of RFC 5389 do: MD5, and no word of algorithms.
+    /// Behaviour of clients of RFC 5389: MD5, without attributes for algorithms.
     Rfc5389,
 }
 
 /// Retransmission of a request (RFC 8489 §6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retransmission {
-    /// RTO: time to the first retransmission; each further one waits twice as long.
+    /// Time to the first retransmission (RTO). Each further wait is twice as long.
     pub rto: Duration,
-    /// Rc: how often a request is sent in all.
+    /// Maximum number of transmissions of a request (Rc).
     pub sends_max: u32,
-    /// Rm: the wait after the last one, in multiples of RTO.
+    /// Wait after the last transmission, in multiples of the RTO (Rm).
     pub last_wait: u32,
-    /// Ti: how long to wait over TCP and TLS, where nothing is retransmitted.
+    /// Wait for a response over TCP and TLS, where nothing is retransmitted (Ti).
     pub reliable_timeout: Duration,
 }
 
 impl Retransmission {
-    /// Sent at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s; given up at 39.5 s.
+    /// Transmissions at 0, 0.5, 1.5, 3.5, 7.5, 15.5 and 31.5 s, and a timeout at 39.5 s.
     pub const DEFAULT: Self = Self {
         rto: Duration::from_millis(500),
         sends_max: 7,
@@ -111,44 +111,45 @@ impl Default for Retransmission {
     }
 }
 
-/// Attributes of an Allocate request (RFC 8656 §7.1). Contradictory ones are sent unchanged: the
-/// server refuses them, and some callers test that.
+/// Attributes of an Allocate request (RFC 8656 §7.1). Contradictory attributes are sent unchanged:
+/// some callers test that the server refuses them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocateOptions {
-    /// Which families of relayed addresses.
+    /// Families of relayed addresses.
     pub families: Families,
-    /// EVEN-PORT.
+    /// Request for an even port (EVEN-PORT).
     pub even_port: Option<EvenPort>,
     /// RESERVATION-TOKEN of an earlier allocation.
     pub reservation_token: Option<[u8; 8]>,
-    /// DONT-FRAGMENT: the caller means to set it in Send indications.
+    /// DONT-FRAGMENT: the caller will use this attribute in Send indications.
     pub dont_fragment: bool,
-    /// LIFETIME in seconds; without it the server chooses. Refreshes request the same.
+    /// LIFETIME in seconds. Without a value, the server chooses. Refreshes request the same
+    /// lifetime.
     pub lifetime_secs: Option<u32>,
-    /// An empty MOBILITY-TICKET: requests a ticket for [`Client::moved`](crate::Client::moved) (RFC
-    /// 8016).
+    /// True to request a ticket for [`Client::moved`](crate::Client::moved), by an empty
+    /// MOBILITY-TICKET (RFC 8016).
     pub mobility: bool,
 }
 
 /// Families of relayed addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Families {
-    /// No attribute: IPv4.
+    /// IPv4, without an attribute.
     #[default]
     Unsaid,
-    /// REQUESTED-ADDRESS-FAMILY IPv4.
+    /// IPv4, with REQUESTED-ADDRESS-FAMILY.
     V4,
-    /// REQUESTED-ADDRESS-FAMILY IPv6.
+    /// IPv6, with REQUESTED-ADDRESS-FAMILY.
     V6,
-    /// ADDITIONAL-ADDRESS-FAMILY IPv6: one address of each.
+    /// Addresses of both families, with ADDITIONAL-ADDRESS-FAMILY.
     Both,
 }
 
-/// EVEN-PORT (RFC 8656 §18.7).
+/// Request for an even port (EVEN-PORT, RFC 8656 §18.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenPort {
     /// An even port.
     Even,
-    /// An even port, and the next higher one reserved.
+    /// An even port, with a reservation of the next higher port.
     EvenAndReserveNext,
 }

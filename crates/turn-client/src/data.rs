@@ -46,7 +46,7 @@ impl Client {
         match (message.first(AttributeType::DATA), icmp) {
             (Some(payload), None) => Incoming::Data { peer, payload, channel: None },
             (None, Some(Ok(icmp))) => Incoming::Icmp { peer, icmp },
-            // Both, neither, or an ICMP that cannot be read (RFC 8656 §§11.4, 11.6).
+            // Both, neither, or a malformed ICMP attribute (RFC 8656 §§11.4, 11.6).
             _ => Incoming::Ignored(IgnoreReason::Malformed),
         }
     }
@@ -55,8 +55,9 @@ impl Client {
         self.upkeep.wants_permission(peer)
     }
 
-    /// Writes ChannelData into `out` and returns its length; `None` when it does not fit or the
-    /// payload exceeds 65,535 bytes. Over TCP and TLS it is padded to four bytes (RFC 8656 §12.5).
+    /// Writes ChannelData into `out`, and returns the length in bytes. Over TCP and TLS, the
+    /// message is padded to a multiple of four bytes (RFC 8656 §12.5). Returns `None` if the
+    /// message does not fit, or the payload exceeds 65,535 bytes.
     #[must_use]
     pub fn write_channel_data(
         &self,
@@ -75,9 +76,10 @@ impl Client {
         Some(padded)
     }
 
-    /// Writes a Send indication into `out` and returns its length: 36 bytes more than the payload,
-    /// padded, for an IPv4 peer, 48 for an IPv6 one, 4 more with DONT-FRAGMENT. `None` when it does
-    /// not fit.
+    /// Writes a Send indication into `out`, and returns the length in bytes.
+    ///
+    /// The length is that of the padded payload, plus 36 bytes for an IPv4 peer or 48 bytes for an
+    /// IPv6 peer. DONT-FRAGMENT adds 4 bytes. Returns `None` if the indication does not fit.
     #[must_use]
     pub fn write_send_indication(
         &mut self,

@@ -9,77 +9,77 @@ use turn_types::{ClientAddr, PeerAddr, ServerAddr};
 
 use crate::allocation::Allocation;
 
-/// An event for the caller.
+/// Event for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A Binding request was answered: this is how the server sees us.
+    /// A Binding request succeeded, and returned the client's address as received by the server.
     Bound {
         /// XOR-MAPPED-ADDRESS.
         mapped: ClientAddr,
     },
-    /// There is an allocation now.
+    /// The allocation was granted.
     Allocated(Allocation),
-    /// The allocation was prolonged.
+    /// The allocation was refreshed.
     Refreshed {
         /// Granted lifetime.
         lifetime: Duration,
     },
     /// A permission was installed for the first time. Refreshes cause no event.
     PermissionReady {
-        /// The peer's address.
+        /// Address of the peer.
         peer: IpAddr,
     },
-    /// A channel was bound for the first time; its permission is installed too.
+    /// A channel was bound for the first time. The permission is installed too.
     ChannelReady {
-        /// The channel.
+        /// Number of the channel.
         channel: ChannelNumber,
-        /// The peer.
+        /// Address and port of the peer.
         peer: PeerAddr,
     },
-    /// The server redirected the client (RFC 8489 §10). The Allocate is repeated at this server:
-    /// send to it, and receive from it, from now on.
+    /// The server redirected the client (RFC 8489 §10), which repeats the Allocate at another
+    /// server. From now on, send to that server, and receive from it.
     Redirected {
-        /// The new server.
+        /// Address of the new server.
         server: ServerAddr,
-        /// The name its certificate has, over TLS and DTLS.
+        /// Domain name in the server's certificate, over TLS and DTLS.
         domain: Option<String>,
     },
-    /// The server refused a request. An initial permission or channel is dropped; a refresh is
+    /// The server refused a request. An initial permission or channel is dropped. A refresh is
     /// repeated while there is time.
     Refused {
-        /// Which request.
+        /// Kind of request.
         request: RequestKind,
-        /// The error code, 300..=699.
+        /// Error code, 300..=699.
         code: u16,
-        /// The reason phrase, for people.
+        /// Human-readable reason phrase.
         reason: String,
     },
-    /// A request failed without an authentic answer.
+    /// A request failed without an authentic response.
     Failed {
-        /// Which request.
+        /// Kind of request.
         request: RequestKind,
-        /// Why.
+        /// Reason for the failure.
         failure: Failure,
     },
-    /// A permission ended because it could not be refreshed in time.
+    /// A permission expired, because no refresh succeeded in time.
     PermissionLost {
-        /// The peer's address.
+        /// Address of the peer.
         peer: IpAddr,
     },
-    /// A channel ended because it could not be refreshed in time.
+    /// A channel expired, because no refresh succeeded in time.
     ChannelLost {
-        /// The channel.
+        /// Number of the channel.
         channel: ChannelNumber,
-        /// The peer.
+        /// Address and port of the peer.
         peer: PeerAddr,
     },
-    /// The allocation ended against our will, and its permissions and channels with it.
+    /// The allocation was lost without a request, including its permissions and channels.
     AllocationLost(LossReason),
     /// The allocation was deleted on request.
     Released,
 }
 
-/// A kind of request.
+/// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// Binding.
@@ -88,7 +88,7 @@ pub enum RequestKind {
     Allocate,
     /// Refresh.
     Refresh,
-    /// CreatePermission for these peers; the first one when there are several.
+    /// CreatePermission. The address is that of the first peer.
     CreatePermission(IpAddr),
     /// ChannelBind.
     ChannelBind(ChannelNumber, PeerAddr),
@@ -97,33 +97,33 @@ pub enum RequestKind {
 /// Reason for a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No answer.
+    /// No response arrived.
     TimedOut,
-    /// Answers arrived, but none with valid integrity (RFC 8489 §9.2.5).
+    /// Responses arrived, but none with valid integrity (RFC 8489 §9.2.5).
     IntegrityViolated,
-    /// A nonce promises password algorithms that are not listed: a bid-down attack (RFC 8489
-    /// §9.2.5).
+    /// The nonce announces password algorithms that the response does not list: a bid-down attack
+    /// (RFC 8489 §9.2.5).
     BidDown,
-    /// No acceptable password algorithm is offered.
+    /// The server offers no acceptable password algorithm.
     NoAlgorithm,
-    /// The server requires credentials and there are none, or they are unusable (the name is too
-    /// long, the password has forbidden characters).
+    /// The server requires credentials, which are missing or unusable (the name is too long, the
+    /// password has forbidden characters).
     Credentials,
-    /// One challenge after the other.
+    /// Too many consecutive challenges.
     TooManyChallenges,
-    /// Sent elsewhere too often, in a circle, or without an address that could be used.
+    /// Too many redirections, a loop, or no usable address.
     Redirect,
-    /// A success without a required attribute, or an answer with unknown comprehension-required
-    /// attributes (RFC 8489 §6.3.3).
+    /// A success response lacks a required attribute, or a response has unknown
+    /// comprehension-required attributes (RFC 8489 §6.3.3).
     Malformed,
 }
 
-/// Why an allocation was lost.
+/// Reason why an allocation was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReason {
-    /// It could not be refreshed in time.
+    /// No refresh succeeded in time.
     Expired,
-    /// The allocation is unknown to the server (437): it restarted, or the client's address
-    /// changed.
+    /// The server does not know the allocation (437), for example after a restart, or a change of
+    /// the client's address.
     Mismatch,
 }

@@ -1,4 +1,4 @@
-//! Results of reading a datagram from the server.
+//! Results of processing a datagram from the server.
 
 use stun_wire::{ChannelNumber, Icmp};
 use turn_types::PeerAddr;
@@ -6,43 +6,43 @@ use turn_types::PeerAddr;
 /// Result of a datagram from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming<'d> {
-    /// A peer's datagram.
+    /// Datagram from a peer.
     Data {
-        /// Sender.
+        /// Address and port of the sender.
         peer: PeerAddr,
-        /// Its data: a part of the datagram.
+        /// Payload, a part of the datagram.
         payload: &'d [u8],
-        /// The channel, or `None` for a Data indication.
+        /// Number of the channel, or `None` for a Data indication.
         channel: Option<ChannelNumber>,
     },
-    /// An ICMP error about something sent to a peer (RFC 8656 §11.6).
+    /// ICMP error about a datagram sent to a peer (RFC 8656 §11.6).
     Icmp {
         /// Destination of the datagram.
         peer: PeerAddr,
-        /// The error.
+        /// ICMP error.
         icmp: Icmp,
     },
-    /// An answer to a request of this client; events report the result.
+    /// Response to a request of this client. Events report the result.
     Answer,
-    /// Ignored.
+    /// Datagram without effect.
     Ignored(IgnoreReason),
 }
 
-/// Why a datagram does not count.
+/// Reason why a datagram is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoreReason {
     /// Neither STUN nor ChannelData.
     NotStun,
-    /// STUN or ChannelData with an error in it.
+    /// Malformed STUN or ChannelData.
     Malformed,
-    /// A response to an unknown request, or to one already answered.
+    /// Response to an unknown or completed request.
     UnknownTransaction,
-    /// A message that a server does not send.
+    /// Message that a server does not send.
     Unexpected,
     /// ChannelData on an unbound channel.
     UnknownChannel,
     /// Data from a peer without a permission (RFC 8656 §11.4).
     NoPermission,
-    /// A response without valid integrity (RFC 8489 §9.2.5).
+    /// Response without valid integrity (RFC 8489 §9.2.5).
     Untrusted,
 }

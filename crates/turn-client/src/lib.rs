@@ -1,8 +1,8 @@
-//! The rules of a TURN client (RFC 8656), as a value.
+//! Protocol rules of a TURN client (RFC 8656), as a value.
 //!
 //! A [`Client`] takes datagrams and time, and returns datagrams to send. It owns no socket and
-//! reads no clock. It authenticates, refreshes its allocation, permissions and channels, and
-//! returns data of peers. To drive it:
+//! reads no clock. The client authenticates, refreshes its allocation, permissions and channels,
+//! and returns data from peers. Usage:
 //!
 //! ```text
 //! client.allocate(now, AllocateOptions::default());
@@ -17,7 +17,7 @@
 //! client.write_channel_data(&mut out, channel, payload) // for a peer, into the caller's buffer
 //! ```
 //!
-//! Pass datagrams of the configured server only: a connected socket ensures that.
+//! Pass only datagrams of the configured server: a connected socket ensures this.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The long-term credential mechanism from the client's side (RFC 8489 §9.2).
+//! Long-term credential mechanism of a client (RFC 8489 §9.2).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,13 +13,13 @@ use crate::config::{AlgorithmChoice, ClientConfig};
 use crate::event::Failure;
 use crate::limits::{ALGORITHMS_BYTES_MAX, QUOTED_MAX, USERNAME_MAX};
 
-/// Everything that a request needs to be authenticated, as the last challenge left it.
+/// Data for the authentication of requests, derived from the last challenge.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     realm: String,
     nonce: String,
     user: User,
-    /// PASSWORD-ALGORITHMS as received, to be repeated, and the one chosen from it.
+    /// PASSWORD-ALGORITHMS as received, to be repeated, and the chosen algorithm.
     algorithms: Option<(Vec<u8>, PasswordAlgorithm)>,
     key: IntegrityKey,
 }
@@ -31,7 +31,7 @@ enum User {
 }
 
 impl Login {
-    /// Answers a challenge (401 or 438).
+    /// Derives credentials for a challenge (401 or 438).
     pub(crate) fn from_challenge(
         config: &ClientConfig,
         message: &Message<'_>,
@@ -54,7 +54,7 @@ impl Login {
         Ok(Self { realm: realm.into(), nonce: nonce.into(), user, algorithms, key })
     }
 
-    /// True if the server would treat a request with the other credential alike: 401 to such a
+    /// Returns true if the server would treat requests with both credentials alike. A 401 to such a
     /// request is final (RFC 8489 §9.2.5).
     pub(crate) fn is_same_credential(&self, other: &Self) -> bool {
         let chosen = |login: &Self| login.algorithms.as_ref().map(|(_, chosen)| *chosen);
@@ -69,19 +69,19 @@ impl Login {
         };
         builder.realm(&self.realm).nonce(&self.nonce);
         if let Some((offered, chosen)) = &self.algorithms {
-            // Byte for byte as offered: the server compares it.
+            // Byte for byte as offered, because the server compares the attribute.
             builder.attribute(AttributeType::PASSWORD_ALGORITHMS, offered);
             builder.password_algorithm(*chosen);
         }
     }
 
-    /// The key of requests and answers.
+    /// Returns the key of requests and responses.
     pub(crate) const fn key(&self) -> &IntegrityKey {
         &self.key
     }
 
-    /// Integrity attribute of requests, required in answers: once algorithms were negotiated,
-    /// SHA-256 (RFC 8489 §9.2.4).
+    /// Returns the integrity attribute of requests, which responses must contain too. After a
+    /// negotiation of algorithms, this is SHA-256 (RFC 8489 §9.2.4).
     pub(crate) const fn integrity(&self) -> IntegrityKind {
         match self.algorithms {
             Some(_) => IntegrityKind::Sha256,
@@ -89,7 +89,7 @@ impl Login {
         }
     }
 
-    /// True if an answer has valid integrity. The weaker attribute in place of the stronger one is
+    /// Returns true if a response has valid integrity. A weaker attribute than the required one is
     /// invalid.
     pub(crate) fn authenticates(&self, message: &Message<'_>) -> bool {
         let integrity = message.integrity();
@@ -101,15 +101,15 @@ impl Login {
     }
 }
 
-/// True if an answer other than a challenge promises password algorithms and lists none: it must be
-/// ignored (RFC 8489 §9.2.5).
+/// Returns true if the nonce of a response announces password algorithms that the response does not
+/// list. Such a response must be ignored, unless it is a challenge (RFC 8489 §9.2.5).
 pub(crate) fn breaks_nonce_promise(message: &Message<'_>) -> bool {
     let nonce = message.first(AttributeType::NONCE).and_then(|value| value::nonce(value).ok());
     nonce.and_then(SecurityFeatures::of_nonce).is_some_and(|features| features.password_algorithms)
         && message.first(AttributeType::PASSWORD_ALGORITHMS).is_none()
 }
 
-/// User attribute of requests, and the key.
+/// Derives the user attribute of requests, and the key.
 fn identify(
     config: &ClientConfig,
     realm: &str,

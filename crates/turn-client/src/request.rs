@@ -1,4 +1,4 @@
-//! Writing requests (RFC 8656 §§7.1, 8.1, 10.1, 12.1).
+//! Writing of requests (RFC 8656 §§7.1, 8.1, 10.1, 12.1).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -15,14 +15,15 @@ use crate::transaction::Purpose;
 /// Protocol number of UDP, in REQUESTED-TRANSPORT.
 const UDP: u8 = 17;
 
-/// Why a request was not even made.
+/// Reason why a request was not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// There is an allocation already, or a request for one is in flight.
+    /// An allocation exists, or a request for an allocation is in flight.
     AllocationExists,
-    /// There is no allocation.
+    /// No allocation exists.
     NoAllocation,
-    /// As many permissions, channels or requests in flight as a client keeps.
+    /// The number of permissions, channels or requests in flight has reached the limit of the
+    /// client.
     TooMany,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Display for RequestError {
 
 impl core::error::Error for RequestError {}
 
-/// Common parts of all requests.
+/// Common data of all requests.
 pub(crate) struct Writer<'a> {
     pub(crate) config: &'a ClientConfig,
     pub(crate) options: AllocateOptions,
@@ -48,8 +49,8 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The request; `None` when it exceeds every reasonable size (a token of kilobytes), or there
-    /// is no ticket.
+    /// Writes a request. Returns `None` if the request exceeds the maximum length, for example
+    /// because of a token of kilobytes, or if the ticket is missing.
     pub(crate) fn write(&self, purpose: &Purpose) -> Option<Vec<u8>> {
         let mut buffer = [0; REQUEST_MAX];
         let mut builder =

@@ -1,4 +1,4 @@
-//! Answers: their authentication (RFC 8489 §9.2.5), and their effects (RFC 8656 §§7.3, 8.3, 10.3,
+//! Responses: their authentication (RFC 8489 §9.2.5), and their effects (RFC 8656 §§7.3, 8.3, 10.3,
 //! 12.3).
 
 use alloc::sync::Arc;
@@ -15,7 +15,7 @@ use crate::limits::{CHALLENGES_MAX, REDIRECTS_MAX, TICKET_MAX};
 use crate::login::{Login, breaks_nonce_promise};
 use crate::transaction::{Purpose, Transaction};
 
-/// Comprehension-required attributes that are understood in answers.
+/// Comprehension-required attributes that the client understands in responses.
 const KNOWN: [AttributeType; 10] = [
     AttributeType::MAPPED_ADDRESS,
     AttributeType::ERROR_CODE,
@@ -69,14 +69,14 @@ impl Client {
         Incoming::Answer
     }
 
-    /// True if the answer is authentic. A request without credentials has only its transaction id
-    /// to recognise the answer by.
+    /// Returns true if the response is authentic. Without credentials in the request, only the
+    /// transaction id identifies the response.
     fn is_authentic(&self, at: usize, message: &Message<'_>) -> bool {
         self.transactions[at].login.as_ref().is_none_or(|login| login.authenticates(message))
     }
 
-    /// Handles an answer that is not authentic: over UDP it is ignored, over TCP the request fails,
-    /// because no other answer follows (RFC 8489 §9.2.5).
+    /// Handles a response that is not authentic. Over UDP, the response is ignored. Over TCP, the
+    /// request fails, because no other response follows (RFC 8489 §9.2.5).
     fn distrust<'d>(&mut self, now: Instant, at: usize) -> Incoming<'d> {
         if self.config.transport.is_datagram() {
             self.transactions[at].untrusted = true;
@@ -87,7 +87,8 @@ impl Client {
         Incoming::Ignored(IgnoreReason::Untrusted)
     }
 
-    /// 401 or 438: authenticates, or uses the new nonce, and repeats the request.
+    /// Processes a challenge (401 or 438): authenticates, or uses the new nonce, and repeats the
+    /// request.
     fn read_challenge<'d>(
         &mut self,
         now: Instant,
@@ -102,7 +103,7 @@ impl Client {
         }
         let login = match Login::from_challenge(&self.config, message) {
             Ok(login) => login,
-            // It may be forged: wait for a valid one.
+            // The challenge may be forged: wait for a valid one.
             Err(Failure::Malformed) => return Incoming::Ignored(IgnoreReason::Malformed),
             Err(failure) => {
                 let transaction = self.transactions.remove(at);
@@ -146,7 +147,8 @@ impl Client {
         }
     }
 
-    /// 300: the same Allocate again, to the server named, from a fresh start (RFC 8489 §10).
+    /// Processes a redirection (300): repeats the Allocate at the named server, without credentials
+    /// (RFC 8489 §10).
     fn read_redirect(&mut self, now: Instant, transaction: &Transaction, message: &Message<'_>) {
         let target = message
             .attributes()
@@ -168,7 +170,7 @@ impl Client {
         self.visited.push(self.config.server);
         self.config.server = target;
         self.login = None;
-        // Other requests in flight were for the previous server.
+        // Other requests in flight were sent to the previous server.
         self.transactions.clear();
         self.tell(Event::Redirected { server: target, domain: domain.map(Into::into) });
         self.start(now, Purpose::Allocate, 0);
@@ -220,8 +222,9 @@ impl Client {
                 if self.upkeep.channel_granted(channel, started, lifetime) {
                     self.tell(Event::ChannelReady { channel, peer });
                 }
-                // It created or refreshed the permission as well (RFC 8656 §12.2), which expires
-                // earlier than the channel and is refreshed like any other from now on.
+                // The ChannelBind has created or refreshed the permission too (RFC 8656 §12.2). The
+                // permission expires earlier than the channel, and is refreshed separately from now
+                // on.
                 self.upkeep.want_permission(now, peer.ip());
                 let lifetime = self.config.permission_lifetime;
                 if self.upkeep.permission_granted(peer.ip(), started, lifetime) {
@@ -241,7 +244,7 @@ impl Client {
         }
     }
 
-    /// Keeps the mobility ticket of a response; the one before is void.
+    /// Stores the mobility ticket of a response. The previous ticket is void.
     fn read_ticket(&mut self, message: &Message<'_>) {
         let ticket = message.first(AttributeType::MOBILITY_TICKET);
         self.ticket = ticket.filter(|ticket| ticket.len() <= TICKET_MAX).map(<[u8]>::to_vec);

@@ -1,4 +1,4 @@
-//! One request from its first transmission to its end (RFC 8489 §6.2).
+//! Request from its first transmission to its result (RFC 8489 §6.2).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
         half: Option<IpFamily>,
         lifetime_secs: Option<u32>,
     },
-    /// Refresh by the mobility ticket.
+    /// Refresh with the mobility ticket.
     Move {
         lifetime_secs: Option<u32>,
     },
@@ -50,7 +50,7 @@ impl Purpose {
             Self::Allocate => RequestKind::Allocate,
             Self::Refresh { .. } | Self::Move { .. } => RequestKind::Refresh,
             Self::CreatePermission { peers } => RequestKind::CreatePermission(
-                // A CreatePermission is made for at least one peer.
+                // A CreatePermission has at least one peer.
                 peers.first().copied().unwrap_or(IpFamily::V4.unspecified()),
             ),
             Self::ChannelBind { channel, peer } => RequestKind::ChannelBind(*channel, *peer),
@@ -58,29 +58,29 @@ impl Purpose {
     }
 }
 
-/// A request in flight.
+/// Request in flight.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     pub(crate) id: TransactionId,
     pub(crate) purpose: Purpose,
-    /// The request as sent each time: retransmissions are the same bytes.
+    /// Bytes of the request. Retransmissions are identical.
     pub(crate) bytes: Vec<u8>,
-    /// Credential of the request, required in its answer.
+    /// Credentials of the request, which its response must match.
     pub(crate) login: Option<Arc<Login>>,
-    /// Time of the first transmission: granted lifetimes count from then at the earliest.
+    /// Time of the first transmission. Granted lifetimes start at this time at the earliest.
     pub(crate) started: Instant,
     /// Time of the next transmission, or of the failure.
     pub(crate) deadline: Instant,
-    /// Waits to be picked up for sending.
+    /// True if the request must be sent.
     pub(crate) to_send: bool,
-    /// An answer with invalid integrity arrived.
+    /// True if a response with invalid integrity has arrived.
     pub(crate) untrusted: bool,
-    /// Challenges answered so far for this purpose.
+    /// Number of challenges followed so far for this request.
     pub(crate) challenges: u8,
     sends: u32,
 }
 
-/// A request to be started.
+/// Data of a request to be started.
 pub(crate) struct Start {
     pub(crate) id: TransactionId,
     pub(crate) purpose: Purpose,
@@ -106,20 +106,21 @@ impl Transaction {
         }
     }
 
-    /// To be called at the deadline. Returns false when the transaction has run out.
+    /// Schedules a retransmission. Call this at the deadline. Returns false if the transaction has
+    /// timed out.
     pub(crate) fn retransmit(&mut self, timing: Timing) -> bool {
         if self.sends >= timing.sends_max() {
             return false;
         }
         self.sends += 1;
         self.to_send = true;
-        // From the deadline, not from now: a late caller must not stretch the schedule.
+        // The schedule continues from the deadline: a late caller must not extend the schedule.
         self.deadline = timing.deadline_after(self.deadline, self.sends);
         true
     }
 }
 
-/// The schedule of transmissions on this transport.
+/// Schedule of transmissions on this transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     pub(crate) retransmission: Retransmission,
@@ -131,7 +132,7 @@ impl Timing {
         if self.reliable { 1 } else { self.retransmission.sends_max }
     }
 
-    /// Deadline after the transmission number `sends` at `sent`.
+    /// Returns the deadline after transmission number `sends` at `sent`.
     fn deadline_after(self, sent: Instant, sends: u32) -> Instant {
         let Retransmission { rto, last_wait, reliable_timeout, .. } = self.retransmission;
         sent + if self.reliable {

@@ -1,7 +1,7 @@
 //! Refreshes of the allocation, permissions and channels.
 //!
-//! Permissions and channels are recorded first: they are requested once there is an allocation and
-//! room for a request, refreshed before they expire, and reported when they are lost.
+//! Permissions and channels are first recorded, and requested when an allocation exists and the
+//! number of requests in flight permits. They are refreshed before expiry, and a loss is reported.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -14,10 +14,10 @@ use crate::allocation::Allocation;
 use crate::limits::{JOIN_WITHIN, PEERS_PER_REQUEST_MAX, REFRESH_MARGIN, RETRY_AFTER};
 use crate::transaction::Purpose;
 
-/// Lifetime of a permission or channel, and the time of its next request.
+/// Lifetime of the allocation, a permission or a channel, and the time of the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
-    /// Earliest expiry at the server; `None` before it was granted.
+    /// Earliest expiry at the server; `None` before the first grant.
     expires: Option<Instant>,
     due: Instant,
     pub(crate) in_flight: bool,
@@ -28,7 +28,8 @@ impl Lease {
         Self { expires: None, due: now, in_flight: false }
     }
 
-    /// Granted for `lifetime` by a request first sent at `started`. Returns whether that is news.
+    /// Records a grant for `lifetime` by a request first sent at `started`. Returns true for the
+    /// first grant.
     fn granted(&mut self, started: Instant, lifetime: Duration) -> bool {
         let news = self.expires.is_none();
         self.expires = Some(started + lifetime);
@@ -37,7 +38,8 @@ impl Lease {
         news
     }
 
-    /// Not granted. Returns whether it is still held, and so worth another try.
+    /// Records a failed request. Returns true if the earlier grant still exists, and another
+    /// attempt is useful.
     fn not_granted(&mut self, now: Instant) -> bool {
         self.in_flight = false;
         self.due = now + RETRY_AFTER;
@@ -69,19 +71,19 @@ impl Lease {
 struct Permission {
     peer: IpAddr,
     lease: Lease,
-    /// Requested alone, after a request for several was refused.
+    /// True if the permission is requested separately, after the refusal of a request for several.
     alone: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     peer: PeerAddr,
-    /// `None`: no longer refreshed. The number stays reserved for the peer, because for five
-    /// minutes neither may be bound to another (RFC 8656 §12).
+    /// `None` if the channel is not refreshed any more. The number remains reserved for the peer,
+    /// because for five minutes neither may be bound to another (RFC 8656 §12).
     lease: Option<Lease>,
 }
 
-/// Something that ended because it was not refreshed in time.
+/// State that expired, because no refresh succeeded in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
     Allocation,
@@ -89,20 +91,20 @@ pub(crate) enum Lost {
     Channel(ChannelNumber, PeerAddr),
 }
 
-/// All refreshed state.
+/// State that must be refreshed.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     allocation: Option<Allocation>,
     /// Expiry of each relayed address.
     expiries: [Option<Instant>; 2],
     lease: Option<Lease>,
-    /// The allocation is being deleted: nothing is refreshed any more.
+    /// True while the allocation is being deleted. No refreshes are sent.
     releasing: bool,
-    /// The client's address has changed: until a Refresh by ticket is granted, nothing else is
-    /// requested.
+    /// True after a change of the client's address. Until a Refresh with the ticket is granted, no
+    /// other requests are sent.
     moving: bool,
     permissions: Vec<Permission>,
-    /// By channel number, from 0x4000 on.
+    /// Channels by channel number, starting at 0x4000.
     channels: Vec<Channel>,
 }
 
@@ -127,7 +129,7 @@ impl Upkeep {
         self.releasing = false;
     }
 
-    /// The client's address has changed. Returns false without an allocation.
+    /// Records a change of the client's address. Returns false without an allocation.
     pub(crate) const fn moved(&mut self, now: Instant) -> bool {
         let Some(lease) = &mut self.lease else { return false };
         lease.due = now;
@@ -136,7 +138,7 @@ impl Upkeep {
         true
     }
 
-    /// The server has answered a Refresh by ticket.
+    /// Records the server's response to a Refresh with the ticket.
     pub(crate) const fn move_answered(&mut self) {
         self.moving = false;
     }
@@ -151,7 +153,8 @@ impl Upkeep {
         }
     }
 
-    /// A Refresh of one half or of all was granted. Returns false when nothing is left.
+    /// Records a granted Refresh of one relayed address or of all. Returns false if no address
+    /// remains.
     pub(crate) fn refreshed(
         &mut self,
         started: Instant,
@@ -173,7 +176,7 @@ impl Upkeep {
         lease.in_flight = false;
         let live = || self.expiries.iter().flatten().copied();
         let (Some(first), Some(last)) = (live().min(), live().max()) else { return false };
-        // Due by the address that expires first; lost with the one that expires last.
+        // Due before the first address expires; lost when the last address expires.
         lease.granted(started, first.saturating_since(started));
         lease.expires = Some(last);
         allocation.lifetime = last.saturating_since(started);
@@ -192,7 +195,7 @@ impl Upkeep {
         self.permissions.len()
     }
 
-    /// True if this client requested the permission, so that it may be installed.
+    /// Returns true if this client requested the permission, which may then be installed.
     pub(crate) fn wants_permission(&self, peer: IpAddr) -> bool {
         self.permissions.iter().any(|permission| permission.peer == peer)
     }
@@ -211,7 +214,7 @@ impl Upkeep {
         self.permissions.retain(|permission| permission.peer != peer);
     }
 
-    /// Returns whether the permission is new.
+    /// Records a granted permission. Returns true for the first grant.
     pub(crate) fn permission_granted(
         &mut self,
         peer: IpAddr,
@@ -222,9 +225,9 @@ impl Upkeep {
             .is_some_and(|permission| permission.lease.granted(started, lifetime))
     }
 
-    /// Handles a failed request for these. If the server `refused` several, they are requested
-    /// again one by one, since one of them may have caused it; otherwise only the installed ones
-    /// are kept.
+    /// Records a failed request for these permissions. If the server `refused` a request for
+    /// several, each is requested again separately, since any of them may have caused the refusal.
+    /// Otherwise only installed permissions are retained.
     pub(crate) fn permissions_not_granted(
         &mut self,
         now: Instant,
@@ -254,7 +257,8 @@ impl Upkeep {
 
     // Channels.
 
-    /// The number that belongs to the peer, wanted from now on; a fresh one when it has none.
+    /// Returns the channel number of the peer, and starts refreshes. A peer without a number gets a
+    /// new one.
     pub(crate) fn want_channel(&mut self, now: Instant, peer: PeerAddr) -> Option<ChannelNumber> {
         let at = match self.channels.iter().position(|channel| channel.peer == peer) {
             Some(at) => at,
@@ -274,7 +278,7 @@ impl Upkeep {
         }
     }
 
-    /// Returns whether the channel is new.
+    /// Records a granted channel. Returns true for the first grant.
     pub(crate) fn channel_granted(
         &mut self,
         number: ChannelNumber,
@@ -294,13 +298,13 @@ impl Upkeep {
         }
     }
 
-    /// Peer that a channel is, or may already be, bound to.
+    /// Returns the peer that a channel is, or may already be, bound to.
     pub(crate) fn channel_peer(&self, number: u16) -> Option<PeerAddr> {
         let at = usize::from(number.checked_sub(ChannelNumber::MIN.get())?);
         self.channels.get(at).filter(|channel| channel.lease.is_some()).map(|channel| channel.peer)
     }
 
-    /// The channel that is bound to a peer.
+    /// Returns the channel bound to a peer.
     pub(crate) fn channel_of(&self, peer: PeerAddr) -> Option<ChannelNumber> {
         let bound = |channel: &Channel| {
             channel.peer == peer && channel.lease.is_some_and(|lease| lease.is_granted())
@@ -314,7 +318,7 @@ impl Upkeep {
 
     // Time.
 
-    /// Takes the next request to make, and marks it as in flight.
+    /// Returns the next request to send, and marks the lease as in flight.
     pub(crate) fn next_due(&mut self, now: Instant, lifetime_secs: Option<u32>) -> Option<Purpose> {
         if self.releasing {
             return None;
@@ -356,7 +360,7 @@ impl Upkeep {
         Some(Purpose::CreatePermission { peers })
     }
 
-    /// Removes and returns the next state that expired.
+    /// Removes and returns the next expired state.
     pub(crate) fn next_lost(&mut self, now: Instant) -> Option<Lost> {
         if self.lease.is_some_and(|lease| lease.has_expired(now)) {
             self.clear();
@@ -371,8 +375,8 @@ impl Upkeep {
         Some(Lost::Channel(number_at(at)?, self.channels[at].peer))
     }
 
-    /// Time of the next item of [`Upkeep::next_due`] or [`Upkeep::next_lost`]. Without room for
-    /// another request only losses count.
+    /// Returns the time of the next result of [`Upkeep::next_due`] or [`Upkeep::next_lost`]. If no
+    /// further request can be sent, only losses are considered.
     pub(crate) fn next_at(&self, room: bool) -> Option<Instant> {
         let lease = self.lease.as_ref()?;
         let leases = || {
@@ -390,7 +394,7 @@ impl Upkeep {
     }
 }
 
-/// The channel number at this index of the table.
+/// Returns the channel number at this index of the table.
 fn number_at(at: usize) -> Option<ChannelNumber> {
     let at = u16::try_from(at).ok()?;
     ChannelNumber::new(ChannelNumber::MIN.get().checked_add(at)?)

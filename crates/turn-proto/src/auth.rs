@@ -1,25 +1,26 @@
-//! The long-term credential mechanism (RFC 8489 §9.2.4).
+//! Long-term credential mechanism (RFC 8489 §9.2.4).
 //!
-//! The checks run in the order of the RFC, and the first that fails decides:
+//! The checks follow the order of the RFC, and the first failed check decides:
 //!
 //! ```text
 //! no integrity attribute                            401   the first step of every client
 //! USERNAME or USERHASH, REALM or NONCE is missing   400
-//! the nonce was never given to this client          438   departure, see below
+//! the nonce was never issued to this client         438   departure, see below
 //! password algorithms differ from the offer         400   bid-down protection
-//! realm is not ours, USERNAME can be no name        401
+//! unknown realm, USERNAME is not a valid name       401
 //! user unknown, integrity wrong                     401
 //! an access token is bad, or its key is unknown     401
 //! the credential was revoked, or has expired        401
 //! the nonce is too old                              438
 //! ```
 //!
-//! **Departure.** A nonce that was never given to this address is refused before anything is looked
-//! up or derived, although RFC 8489 asks for the user and the integrity first. Otherwise a sender
-//! of forged addresses could make the server look users up and hash for them, datagram by datagram.
+//! **Departure.** A nonce that was never issued to this address is refused before any look-up or
+//! key derivation. RFC 8489 requires the checks of user and integrity before the check of the
+//! nonce. That order would let a sender of forged addresses cause a look-up and a hash computation
+//! with each datagram.
 //!
-//! Nothing here keeps state: a request that waits for a user to be looked up is read again when the
-//! answer is there ([`authenticate_found`]).
+//! This module has no state. A request that waits for the look-up of its user is read again after
+//! the look-up ([`authenticate_found`]).
 
 use alloc::sync::Arc;
 
@@ -51,25 +52,25 @@ use self::time_limited::TimeLimitedName;
 pub(crate) enum AuthStep {
     /// The request is authentic.
     Granted(Grant, Option<Integrity>),
-    /// The keys have to be looked up; [`authenticate_found`] goes on with them.
+    /// The keys must be looked up, and [`authenticate_found`] then continues.
     NeedUser {
         user: UserQuery,
-        /// The request has the keys of the allocation on its 5-tuple.
+        /// True if the request has the keys of the allocation on this 5-tuple.
         known: bool,
     },
-    /// Too many verifications have failed for the customer: nothing was verified.
+    /// Too many verifications have failed for the customer, and this request was not verified.
     BudgetSpent,
-    /// Too many look-ups wait: no user was looked up.
+    /// Too many look-ups wait, and the user was not looked up.
     LookupsOverloaded,
     /// The request is refused.
     Refuse {
         reason: Refusal,
-        /// The user, if the integrity was right.
+        /// User of a request with correct integrity.
         user: Option<Arc<str>>,
     },
 }
 
-/// A request and all that it is judged by.
+/// Request with the rules, time and claim for authentication.
 #[derive(Clone)]
 struct Case<'a> {
     rules: RealmRules<'a>,
@@ -82,15 +83,17 @@ struct Case<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct KnownGrant<'a> {
     pub(crate) grant: &'a Grant,
-    /// The keys were not confirmed for [`CONFIRMED_FOR`](crate::limits::CONFIRMED_FOR).
+    /// True if the keys were not confirmed within [`CONFIRMED_FOR`](crate::limits::CONFIRMED_FOR).
     pub(crate) is_due: bool,
 }
 
-/// Authenticates a request as far as possible without a look-up. `known` is the grant of the
-/// allocation on the 5-tuple: its keys need no look-up, except for a Refresh, and for requests for
-/// peers after the database has refuted the keys. If the keys are due, those of a shared secret or
-/// a token are verified for such a request. An outage of the user database ends nothing. Unless
-/// `may_verify`, only the keys of `known` are tried.
+/// Authenticates a request, if possible without a look-up. `known` is the grant of the allocation
+/// on the 5-tuple. The keys of `known` need no look-up, except for a Refresh, and for requests for
+/// peers after the database has refuted the keys.
+///
+/// If the keys are due for confirmation, a request for peers verifies keys of a shared secret or
+/// token again. An outage of the user database ends no allocation. Without `may_verify`, a request
+/// is verified only if `known` belongs to the claimed user.
 pub(crate) fn authenticate(
     rules: RealmRules<'_>,
     now: Now,
@@ -122,13 +125,14 @@ pub(crate) fn authenticate(
     if let Some(KnownGrant { grant: known, is_due }) = known
         && let Some(integrity) = case.verify(&known.keys)
     {
-        // Users of the database are looked up without a wait of the request.
+        // A look-up confirms due keys of database users, and the request does not wait for the
+        // result.
         let is_doubtful = known.is_refuted || is_due && !known.is_of_database();
         if !(case.is_refresh() || is_doubtful && is_for_peers(message)) {
             return case.accept(known.clone(), integrity);
         }
         if let Keys::Token(token) = &known.keys {
-            // A key that was taken away refreshes nothing.
+            // A removed key refreshes no allocation.
             let tokens = rules.auth.tokens.as_ref();
             let is_kept = tokens.is_some_and(|tokens| token::is_accepted(tokens, token));
             return if is_kept || rules.auth.incomplete {
@@ -151,8 +155,8 @@ pub(crate) fn authenticate(
     case.time_limited().unwrap_or_else(|| case.ask(false))
 }
 
-/// Authenticates the client of an allocation that was made before the relay was opened: it goes on
-/// to use MESSAGE-INTEGRITY, and expects it in responses. `None` for any other.
+/// Authenticates the client of an allocation that is older than the open relay. Such a client
+/// continues to use MESSAGE-INTEGRITY, and expects it in responses. `None` for any other client.
 fn still_known(
     rules: RealmRules<'_>,
     now: Now,
@@ -163,13 +167,13 @@ fn still_known(
     let claim = Claim::read(rules, now, from, message).ok()?;
     let case = Case { rules, now, message, claim };
     let integrity = case.verify(&known.keys).filter(|_| case.is_of(known))?;
-    // Expiry does not matter where no credentials are needed.
+    // An open relay needs no credentials, so expiry does not matter.
     Some(case.accept(Grant { expires: None, ..known.clone() }, integrity))
 }
 
-/// The number of verifications that a refused request has cost in vain: one for each shared secret
-/// that its name may have been made with. A right integrity costs none, also of a credential that
-/// has expired: it guesses nothing.
+/// Returns the number of failed verifications for a refused request: one for each shared secret
+/// that may have made the name, at least one in total. A correct integrity counts none, even with
+/// an expired credential, because the sender guesses nothing.
 pub(crate) fn failed_verifications(
     rules: RealmRules<'_>,
     message: &Message<'_>,
@@ -179,11 +183,11 @@ pub(crate) fn failed_verifications(
         reason,
         Refusal::UnknownUser | Refusal::WrongPassword | Refusal::WrongSecret | Refusal::BadToken
     );
-    // The secrets that are known were tried.
+    // The known secrets were tried.
     let failed = failed || rules.auth.incomplete && reason == Refusal::UserDatabaseUnavailable;
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
     let name = name.and_then(|name| UserName::new(name).ok());
-    // Whether there is a time in it does not depend on what time it is.
+    // The result does not depend on the current time, which only selects between two numbers.
     let is_limited = name.is_some_and(|name| {
         TimeLimitedName::parse(name.as_str(), rules.auth.separator, UnixSeconds(0)).is_some()
     });
@@ -197,8 +201,8 @@ pub(crate) fn failed_verifications(
 pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
     let is_unknown =
         rules.auth.incomplete && (grant.expires.is_some() || grant.keys.are_of_token());
-    // The rules are those of another realm if the realm of the grant no longer exists. Realms of a
-    // database that was not read are not known.
+    // If the realm of the grant no longer exists, the rules belong to another realm. While a
+    // database is unread, its realms are unknown.
     if grant.realm != *rules.name {
         return rules.auth.incomplete;
     }
@@ -218,8 +222,8 @@ pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
     }
 }
 
-/// Authenticates a request that [`authenticate`] could not without its user. `known` is as it was
-/// there.
+/// Authenticates a request after the user look-up that [`authenticate`] required. `known` has the
+/// same meaning there.
 pub(crate) fn authenticate_found(
     rules: RealmRules<'_>,
     now: Now,
@@ -236,7 +240,7 @@ pub(crate) fn authenticate_found(
     let user = match answer {
         UserAnswer::Known(user) | UserAnswer::LastKnown(user) => user,
         UserAnswer::Unknown => {
-            // As much work as for a known user, so that names cannot be told from the time.
+            // The work equals that for a known user, so the response time does not reveal names.
             let _ = case.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
             return refuse(case.unknown_user());
         }
@@ -268,8 +272,8 @@ pub(crate) fn authenticate_found(
     case.accept(grant, integrity)
 }
 
-/// Returns true if the database has answered that the user of an allocation does not exist, or has
-/// other keys than the allocation.
+/// Returns true if the response of the database refutes an allocation: the user does not exist, or
+/// has other keys than the allocation.
 pub(crate) fn is_refuted(
     rules: RealmRules<'_>,
     now: Now,
@@ -290,10 +294,10 @@ pub(crate) fn is_refuted(
         && Claim::read(rules, now, from, message).is_ok_and(is_of)
 }
 
-/// Appends the attributes that a client needs to try again: REALM, NONCE and, where there are
-/// SHA-256 keys, PASSWORD-ALGORITHMS in a 401 or 438, nothing in any other response (RFC 8489
-/// §9.2.4). Where access tokens are taken, a 401 has the server's name for them as well (RFC 7635
-/// §5).
+/// Appends the attributes that a client needs for another attempt. A 401 or 438 has REALM, NONCE
+/// and, where there are SHA-256 keys, PASSWORD-ALGORITHMS (RFC 8489 §9.2.4). Where access tokens
+/// are accepted, a 401 also has the server's name for tokens (RFC 7635 §5). Other responses get no
+/// attributes.
 pub(crate) fn challenge(
     builder: &mut MessageBuilder<'_>,
     rules: RealmRules<'_>,
@@ -316,13 +320,13 @@ pub(crate) fn challenge(
     }
 }
 
-/// The security features that nonces announce.
+/// Returns the security features announced by nonces.
 fn features(rules: RealmRules<'_>) -> SecurityFeatures {
     let &AuthPolicy { sha256, userhash, .. } = rules.auth;
     SecurityFeatures { password_algorithms: sha256, username_anonymity: userhash }
 }
 
-/// Returns true for a request that adds peers to an allocation, or keeps them.
+/// Returns true for a request that adds or refreshes peers of an allocation.
 pub(crate) fn is_for_peers(message: &Message<'_>) -> bool {
     matches!(message.method(), Method::CREATE_PERMISSION | Method::CHANNEL_BIND | Method::CONNECT)
 }
@@ -332,14 +336,14 @@ fn refuse(reason: Refusal) -> AuthStep {
 }
 
 impl Case<'_> {
-    /// Returns true if a grant is of the claimed user.
+    /// Returns true if a grant belongs to the claimed user.
     fn is_of(&self, known: &Grant) -> bool {
         known.realm == *self.rules.name && self.claim.user.is(&known.user, self.rules.name)
     }
 
-    /// Authenticates by an access token and by nothing else, if there is one. It counts where
-    /// tokens are taken, in Allocate and Refresh (RFC 7635 §9) and in ConnectionBind, which has a
-    /// connection of its own (RFC 6062).
+    /// Authenticates only by the access token of a request. `None` without a token, or where tokens
+    /// do not apply. Tokens apply to Allocate and Refresh (RFC 7635 §9), and to ConnectionBind,
+    /// which arrives on a separate connection (RFC 6062).
     fn by_token(&self) -> Option<AuthStep> {
         let authority = self.rules.auth.tokens.as_ref()?;
         let counts = [Method::ALLOCATE, Method::REFRESH, Method::CONNECTION_BIND];
@@ -364,8 +368,8 @@ impl Case<'_> {
         Some(self.accept(grant, integrity))
     }
 
-    /// Authenticates a time-limited name: it has its expiry in it, and a password that follows from
-    /// a shared secret.
+    /// Authenticates a time-limited name, which contains the expiry. The password is derived from
+    /// the name and a shared secret.
     fn time_limited(&self) -> Option<AuthStep> {
         let ClaimedUser::Name(name) = &self.claim.user else {
             return None;
@@ -373,10 +377,10 @@ impl Case<'_> {
         let form = name.form();
         let limited = TimeLimitedName::parse(form, self.rules.auth.separator, self.now.unix)?;
         self.rules.auth.secrets.iter().find_map(|secret| {
-            // Services derive the password from the issued spelling.
+            // Services derive the password from the spelling that they issued.
             let keys = Keys::LongTerm(time_limited::keys(secret, name.sent, self.rules.name)?);
             let integrity = self.verify(&keys)?;
-            // Behind the proof: strangers have nothing read.
+            // Limits are parsed only after the proof, to do no work for unauthenticated sources.
             let (account, limits) = limited.limits(self.rules.auth.limits_in_names);
             let Ok(limits) = limits else {
                 let reason = Refusal::UnreadableLimits;
@@ -398,8 +402,8 @@ impl Case<'_> {
         })
     }
 
-    /// The reason when the claimed name is unknown: where there are shared secrets, a time-limited
-    /// name was most likely made with another one.
+    /// Returns the reason for an unknown name. Where there are shared secrets, another secret has
+    /// most likely made a time-limited name.
     fn unknown_user(&self) -> Refusal {
         let ClaimedUser::Name(name) = &self.claim.user else {
             return Refusal::UnknownUser;
@@ -415,7 +419,8 @@ impl Case<'_> {
         if limited { Refusal::WrongSecret } else { Refusal::UnknownUser }
     }
 
-    /// Asks the user database, if there is one, when nothing at hand proves the claim.
+    /// Requests a look-up in the user database, if there is a database. Called when no known key
+    /// proves the claim.
     fn ask(&self, known: bool) -> AuthStep {
         if !self.rules.auth.users {
             return refuse(self.unknown_user());
@@ -423,14 +428,14 @@ impl Case<'_> {
         let user = match &self.claim.user {
             ClaimedUser::Name(name) => UserQuery::Name(name.form().into()),
             ClaimedUser::Hash(hash) if self.rules.auth.userhash => UserQuery::Hash(*hash),
-            // Never offered, so that it names no user.
+            // USERHASH was never offered, and names no user.
             ClaimedUser::Hash(_) => return refuse(Refusal::UnknownUser),
         };
         AuthStep::NeedUser { user, known }
     }
 
-    /// The last checks behind a right integrity: was the credential revoked, has it expired, is the
-    /// nonce stale?
+    /// Performs the last checks after a correct integrity: revocation and expiry of the credential,
+    /// and age of the nonce.
     fn accept(&self, grant: Grant, integrity: Integrity) -> AuthStep {
         let expired = grant.expires.is_some_and(|expires| self.now.unix >= expires);
         let reason = if grant.is_revoked(self.rules.revoked) && !self.rules.auth.open {
@@ -445,27 +450,28 @@ impl Case<'_> {
         AuthStep::Refuse { reason, user: Some(grant.user) }
     }
 
-    /// Returns true if an expired credential no longer counts for this request: always for
-    /// Allocate; for Refresh and requests for peers by choice, or if it is a token. An allocation
-    /// can always be given back.
+    /// Returns true if an expired credential is not accepted for this request. Allocate always
+    /// refuses expired credentials. Refresh and requests for peers refuse expired tokens, and other
+    /// credentials by the policy's choice. Deleting an allocation is always possible.
     fn is_bound_by_expiry(&self, keys: &Keys) -> bool {
         let at_refresh = self.rules.auth.expiry_at_refresh || keys.are_of_token();
         let prolongs = self.is_refresh() || is_for_peers(self.message);
         self.message.method() == Method::ALLOCATE || at_refresh && prolongs
     }
 
-    /// Returns true for a Refresh that does not end its allocation.
+    /// Returns true for a Refresh that does not delete the allocation.
     fn is_refresh(&self) -> bool {
         let lifetime = self.message.first(AttributeType::LIFETIME).map(value::lifetime);
         self.message.method() == Method::REFRESH && lifetime != Some(Ok(0))
     }
 
-    /// Verifies the request with these keys, and returns the integrity of its responses.
+    /// Verifies the request with these keys, and returns the integrity for the responses.
     fn verify(&self, keys: &Keys) -> Option<Integrity> {
         let keys = match keys {
             Keys::LongTerm(keys) => keys,
             Keys::Token(token) => {
-                // The key of both kinds of integrity: responses have the kind of the request.
+                // One key serves both kinds of integrity, and responses have the kind of the
+                // request.
                 let sha256 = self.message.integrity().sha256.is_some();
                 let kind = if sha256 { IntegrityKind::Sha256 } else { IntegrityKind::Sha1 };
                 let key = self.session_key(token.mac.expose())?;
@@ -476,20 +482,20 @@ impl Case<'_> {
             None => (IntegrityKind::Sha1, IntegrityKey::for_one_exchange(keys.md5.expose())),
             Some(PasswordAlgorithm::SHA256) => {
                 let Some(key) = &keys.sha256 else {
-                    // The MD5 key alone proves nothing here, and the refusal takes as long as that
-                    // of an unknown user.
+                    // The MD5 key proves nothing here. The refusal takes as long as for an unknown
+                    // user.
                     let _ = self.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
                     return None;
                 };
                 (IntegrityKind::Sha256, IntegrityKey::for_one_exchange(key.expose()))
             }
-            // MD5, the only other one that is offered.
+            // The only other offered algorithm is MD5.
             Some(_) => (IntegrityKind::Sha256, IntegrityKey::for_one_exchange(keys.md5.expose())),
         };
         self.proves(&key).then_some(Integrity { kind, key })
     }
 
-    /// The key of the request's integrity, if it is that of the token.
+    /// Returns the key of the request's integrity, if the token's session key made the integrity.
     fn session_key(&self, mac_key: &[u8]) -> Option<IntegrityKey> {
         let coturn = self.rules.auth.tokens.as_ref().is_some_and(|tokens| tokens.coturn_clients);
         let first = mac_key.get(..token::COTURN_KEY_LEN).filter(|_| coturn);
@@ -498,7 +504,7 @@ impl Case<'_> {
         keys.find(|key| self.proves(key))
     }
 
-    /// Returns true if the request's integrity is of this key.
+    /// Returns true if this key made the request's integrity.
     fn proves(&self, key: &IntegrityKey) -> bool {
         self.message.verify(key)
     }

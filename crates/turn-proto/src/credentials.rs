@@ -1,4 +1,5 @@
-//! Proofs of identity as plain values: the grant that authentication ends in, and mobility tickets.
+//! Proofs of identity as plain values: the grant, which is the result of authentication, and
+//! mobility tickets.
 
 pub(crate) mod grant;
 pub(crate) mod ticket;

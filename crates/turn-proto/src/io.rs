@@ -1,4 +1,4 @@
-//! Plain inputs and outputs of the server. Nothing here knows of its state.
+//! Plain inputs and outputs of the server. This module does not depend on the server's state.
 
 pub(crate) mod allocate_request;
 pub(crate) mod command;

@@ -1,34 +1,36 @@
-//! The rules of a TURN server (RFC 8656) and a STUN server (RFC 8489), as a value.
+//! Rules of a TURN server (RFC 8656) and a STUN server (RFC 8489), without input or output.
 //!
-//! A [`Server`] takes packets, events and time, and returns verdicts and commands. It owns no
-//! socket, reads no clock, starts no thread and logs nothing. To drive it:
+//! A [`Server`] takes packets, events and time, and returns verdicts and commands. The server owns
+//! no socket, reads no clock, starts no thread and logs nothing. The code around it is the driver,
+//! which owns the sockets and executes the commands. To drive a server:
 //!
 //! ```text
 //! verdict = server.handle_client(now, path, meta, packet, &mut reply) // from a client
 //! verdict = server.handle_peer(now, relay, peer, meta, len, &mut header) // to a relay socket
-//! answer  = server.handle_icmp(now, relay, peer, report, &mut reply) // about a datagram of ours
-//! answer  = server.handle_event(now, event, &mut reply)              // answer to a command
-//! server.handle_timeout(now)                                         // when poll_timeout() says
-//! while let Some(packet)  = server.poll_queued()  { hand it in again } // clients that have moved
-//! while let Some(command) = server.poll_command() { carry it out }     // after each of the above
-//! while let Some(notice)  = server.poll_notice()  { count it, log it }
+//! answer  = server.handle_icmp(now, relay, peer, report, &mut reply) // about a sent datagram
+//! answer  = server.handle_event(now, event, &mut reply)              // result of a command
+//! server.handle_timeout(now)                                         // at poll_timeout()
+//! while let Some(packet)  = server.poll_queued()  { handle again }   // clients that have moved
+//! while let Some(command) = server.poll_command() { execute }        // after each of the above
+//! while let Some(notice)  = server.poll_notice()  { count, log }
 //! ```
 //!
-//! A driver with a path that forwards by itself sets [`ServerConfig::routes`]: `poll_command` then
-//! also gives the routes of bound channels as they come, change and go ([`Command::SetRoute`],
-//! [`Command::RemoveRoute`]), and [`Server::credit`] takes the traffic of that path.
+//! A fast path forwards packets without the server, such as a program in the kernel. A driver with
+//! a fast path sets [`ServerConfig::routes`]. Then `poll_command` also returns new, changed and
+//! removed routes of bound channels ([`Command::SetRoute`], [`Command::RemoveRoute`]).
+//! [`Server::credit`] takes the traffic of the fast path.
 //!
-//! A driver that relays TCP (RFC 6062, [`Policy::tcp_relaying`]) carries out [`Command::Tcp`] as
-//! well, tells of peers that connect ([`Server::handle_peer_connection`]), takes a ConnectionBind
-//! to the server of its connection ([`Server::bind_connection`]), and reports the traffic and end
-//! of connections.
+//! A driver that relays TCP (RFC 6062, [`Policy::tcp_relaying`]) also executes [`Command::Tcp`].
+//! The driver reports peers that connect ([`Server::handle_peer_connection`]), and the traffic and
+//! the end of connections. The driver passes a ConnectionBind to the server of the connection
+//! ([`Server::bind_connection`]).
 //!
 //! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under
-//! `method/`: one per RFC method. Imports run down this list:
+//! `method/`. There is one file per RFC method. Imports go only down this list:
 //!
 //! ```text
-//! server       the public state machine; alone sees all stores
-//! method       a file per method, with the stores that it needs
+//! server       the public state machine, the only module with access to all stores
+//! method       a file per method, with the stores that the method needs
 //! mobility     clients that move (RFC 8016)
 //! relay        the packet path, on one allocation
 //! store        allocations, pending requests, budgets, registry, outbox …: private state, verbs

@@ -1,196 +1,214 @@
-//! Every bound of the core, its reason, and how they relate. Full is a defined answer, never
-//! growth.
+//! Bounds of the crate, with reasons and relations. A full table or queue has a defined result, and
+//! never grows.
 
 use core::time::Duration;
 
-/// User look-ups of clients without an allocation that wait in one worker. With a slow look-up of
-/// 50 ms they are 40,000 a second. Each waiting request takes about 256 bytes.
+/// Maximum number of waiting user look-ups of clients without an allocation, in one worker. With
+/// slow look-ups of 50 ms this permits 40,000 look-ups per second. Each waiting request takes about
+/// 256 bytes.
 pub const PENDING_USERS_MAX: u32 = 2048;
 
-/// User look-ups of clients that refresh their allocation.
+/// Maximum number of waiting user look-ups of clients that refresh an allocation, in one worker.
 pub const PENDING_KNOWN_USERS_MAX: u32 = 512;
 
-/// Requests that wait for relay sockets, which takes a system call, or for another worker.
+/// Maximum number of requests in one worker that wait for relay sockets or another worker. Opening
+/// a relay socket takes a system call.
 pub const PENDING_OTHERS_MAX: u32 = 1536;
 
-/// Requests of one worker that wait for an answer from outside. Beyond the limit of its kind a
-/// request is refused; over UDP a user look-up is dropped, and the client retransmits.
+/// Maximum number of requests in one worker that wait for the result of a command. Each kind of
+/// request has a separate limit, beyond which requests are refused. Over UDP excess user look-ups
+/// are dropped, and the client retransmits.
 pub const PENDING_MAX: usize = (PENDING_USERS_MAX
     + PENDING_KNOWN_USERS_MAX
     + PENDING_AUTHORIZATIONS_MAX
     + PENDING_CONNECTS_MAX
     + PENDING_OTHERS_MAX) as usize;
 
-/// User look-ups at a time for one 5-tuple: a client has one request outstanding, and perhaps a
-/// second after it has changed its mind.
+/// Maximum number of concurrent user look-ups for one 5-tuple. A client has one outstanding
+/// request, and possibly a second after abandoning the first.
 pub const PENDING_USERS_PER_FIVE_TUPLE_MAX: usize = 4;
 
-/// Longest user look-up before its request is answered without it: in time for the fourth
-/// transmission of a client at the initial timeout of 500 ms (RFC 8489 §6.2.1).
+/// Maximum duration of a user look-up. After that the request gets a response without the look-up.
+/// The response is in time for the client's fourth transmission with an initial timeout of 500 ms
+/// (RFC 8489 §6.2.1).
 pub const USER_LOOKUP_WITHIN: Duration = Duration::from_secs(3);
 
-/// Time for which confirmed keys of an allocation need no further confirmation by requests for
-/// peers: clients repeat these requests each few minutes.
+/// Duration for which confirmed keys of an allocation need no new confirmation by requests for
+/// peers. Clients repeat these requests every few minutes.
 pub const CONFIRMED_FOR: Duration = Duration::from_secs(60);
 
-/// Time after which the look-up of due keys is repeated, while none was answered: the longest of
-/// them and some rest for a database in trouble.
+/// Interval of look-ups of due keys without an answer. It exceeds the time of one look-up, and
+/// spares a database in trouble.
 pub const CONFIRM_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Longest wait of a pending request. Past RFC 8489's default of 39.5 s a client has given up.
+/// Maximum wait of a pending request. A client abandons a request after RFC 8489's default of
+/// 39.5 s.
 pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 
-/// Largest request in bytes: with a token and padding (RFC 5780) one has 3,000. To verify 64 KiB
-/// takes as long as some hundred requests. Indications have data.
+/// Maximum length of a request in bytes. A request with a token and padding (RFC 5780) has 3,000
+/// bytes. Verifying 64 KiB would take as long as some hundred requests. Indications may be longer,
+/// because they contain data.
 pub const REQUEST_BYTES_MAX: usize = 4096;
 
-/// Largest request that may wait for a user look-up, in bytes: one packet of an Ethernet.
-/// Longer ones are refused rather than kept.
+/// Maximum length in bytes of a request that may wait for a user look-up: one Ethernet packet.
+/// Longer requests are refused instead of stored.
 pub const WAITING_REQUEST_MAX: usize = 1500;
 
-/// Permissions, channels and connections judged in one call after a change of the policy, besides
-/// those of one allocation: half a millisecond, for which packets wait. A visit of an allocation
-/// counts as one.
+/// Maximum number of permissions, channels and connections judged in one call after a policy
+/// change. The last allocation of a call may exceed this number. A call takes half a millisecond,
+/// during which packets wait. A visit to an allocation adds one to the number.
 pub const JUDGED_PER_PART: usize = 4096;
 
-/// Grain of the timers that reclaim expired state. Deadlines themselves are exact: nothing is
-/// relayed past one, it only is freed up to this much later.
+/// Resolution of the timers that reclaim expired state. Deadlines themselves are exact. Nothing is
+/// relayed past a deadline, and memory is freed up to this much later.
 pub const TIMER_TICK: Duration = Duration::from_secs(1);
 
-/// Notices kept for a listener that is slow; beyond it new ones are lost and counted, but for ends
-/// of allocations, which are the one record of its usage and are bounded by the allocations.
+/// Maximum number of notices stored for a slow reader. Further notices are lost and counted, except
+/// for ends of allocations. An end is the only record of the allocation's usage, and each
+/// allocation has one.
 pub const NOTICES_MAX: usize = 4096;
 
-/// Ports tried for one allocation when others on this host hold them, before 508.
+/// Maximum number of ports tried for one allocation, if other processes on this host use the first
+/// ports. Then the client gets 508.
 pub const PORT_ATTEMPTS_MAX: u32 = 16;
 
-/// Tables of 65,536 addresses that one worker has of one prefix: 262,144 allocations, for 256 KiB.
-/// A worker of 2026 does not serve as many, and more prefixes give more.
+/// Maximum number of tables per worker and prefix, each with 65,536 addresses. The tables hold
+/// 262,144 allocations in 256 KiB. A worker on hardware of 2026 serves fewer, and further prefixes
+/// add more.
 pub const PREFIX_TABLES_MAX: u32 = 4;
 
-/// Addresses of a table tried for a pair of ports, before the next table: one is taken already only
-/// where the first allocation of a pair has ended and the second has not.
+/// Maximum number of addresses tried in one table for a pair of ports, before the next table. A
+/// pair is partly taken only if its first allocation has ended and its second has not.
 pub(crate) const PREFIX_PAIR_ATTEMPTS_MAX: u32 = 16;
 
-/// Most permissions an operator may allow in one allocation: as coturn has it.
+/// Maximum number of permissions that an operator may configure for one allocation, as in coturn.
 pub const PERMISSIONS_MAX: u32 = 1024;
 
-/// Most channels an operator may allow in one allocation: the number space 0x4000..=0x4FFF.
+/// Maximum number of channels that an operator may configure for one allocation: the size of the
+/// number space 0x4000..=0x4FFF.
 pub const CHANNELS_MAX: u32 = 4096;
 
-/// XOR-PEER-ADDRESS attributes looked at in one CreatePermission: more than fit a request that is
-/// not fragmented, and as many as an allocation may hold.
+/// Maximum number of XOR-PEER-ADDRESS attributes read in one CreatePermission. More than fit an
+/// unfragmented request, and no more than an allocation may hold.
 pub const PEERS_PER_REQUEST_MAX: usize = 128;
 
-/// Connections with peers in one allocation: the most that one user can open, of which each may
-/// have two buffers. A browser's worth of a proxy.
+/// Maximum number of connections with peers in one allocation. One user can open this many
+/// connections, each with up to two buffers. A browser opens about this number through a proxy.
 pub const CONNECTIONS_PER_ALLOCATION_MAX: usize = 64;
 
-/// Connections with peers in one worker, at most: with their clients' ends they need twice this
-/// number of descriptors. The driver has a lower limit if it serves fewer connections of clients.
+/// Maximum number of connections with peers in one worker. Together with the clients' connections
+/// this takes twice the number of descriptors. The driver has a lower limit if it serves fewer
+/// connections of clients.
 pub const CONNECTIONS_MAX: u32 = 8192;
 
-/// Connect requests that wait for their peers in one worker. A peer that does not answer keeps one
-/// waiting for [`CONNECT_WITHIN`].
+/// Maximum number of Connect requests in one worker that wait for peers. A silent peer keeps a
+/// request waiting for [`CONNECT_WITHIN`].
 pub const PENDING_CONNECTS_MAX: u32 = 1024;
 
-/// Longest time for a peer to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a
-/// request may wait ([`PENDING_LIFETIME`]).
+/// Maximum time for a peer to accept a connection. RFC 6062 §5.2 requires at least 30 s. The time
+/// must be shorter than the maximum wait of a request ([`PENDING_LIFETIME`]).
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
-/// Longest wait of a peer's connection for the client's (RFC 6062 §§5.2, 5.3).
+/// Maximum wait of a peer's connection for the client's connection (RFC 6062 §§5.2, 5.3).
 pub const BIND_WITHIN: Duration = Duration::from_secs(30);
 
-/// Attribute types listed in UNKNOWN-ATTRIBUTES: as many as fit an answer of 548 bytes beside the
-/// rest.
+/// Maximum number of attribute types listed in UNKNOWN-ATTRIBUTES. This number fits a response of
+/// 548 bytes next to the other attributes.
 pub const UNKNOWN_LISTED_MAX: usize = 32;
 
-/// Reservations live at the same time, over all workers: each holds a port. While few are left, an
-/// account and a network have shares.
+/// Maximum number of live reservations of all workers. Each holds a port. While few are left,
+/// accounts and networks have shares.
 pub const RESERVATIONS_MAX: u32 = 1024;
 
-/// Reservations of one account: they are not in its quota, and must not let one user hold every
-/// port. A client has one at a time, for a moment.
+/// Maximum number of reservations of one account. The account's quota does not include
+/// reservations, and one user must not hold every port. A client has one reservation at a time, for
+/// a moment.
 pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 
-/// Longest debt of a bandwidth bucket after one report of a fast path: longer than the time between
-/// two reports, so that all traffic counts, and short enough that no client is silenced for long by
-/// traffic from before the rate was lowered.
+/// Maximum debt of a bandwidth bucket after one report of a fast path. The duration exceeds the
+/// time between two reports, so all traffic is charged. The duration is also short, because traffic
+/// from before a reduction of the rate must not silence a client longer than necessary.
 pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
 
-/// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, as on the path to almost any
-/// client. An answer never has more than its request had.
+/// Maximum length of PADDING in one response in bytes (RFC 5780 §6.1): the MTU of Ethernet, as on
+/// the path to almost any client. A response never has more PADDING than its request.
 pub const PADDING_MAX: u16 = 1500;
 
-/// Lowest RESPONSE-PORT that an answer is sent to (RFC 5780 §7.5): lower ones are the system's, and
-/// no client needs an answer there.
+/// Minimum RESPONSE-PORT to which a response is sent (RFC 5780 §7.5). Lower ports belong to the
+/// system, and no client needs a response there.
 pub const RESPONSE_PORT_MIN: u16 = 1024;
 
-/// Realm in bytes: fewer than 128 characters (RFC 8489 §14.9), and challenges stay small.
+/// Maximum length of a realm in bytes. RFC 8489 §14.9 permits fewer than 128 characters, and short
+/// realms keep challenges small.
 pub const REALM_BYTES_MAX: usize = 127;
 
-/// USERNAME in bytes that is parsed (RFC 8489 §14.3).
+/// Maximum length in bytes of a parsed USERNAME (RFC 8489 §14.3).
 pub const USERNAME_BYTES_MAX: usize = 763;
 
-/// Clients of other workers' allocations expected at one worker; beyond it, and beyond the share of
-/// a network or account while few places are left, the response is 508. One of each allocation, so
-/// that a client that keeps moving takes one place. They are small, and wait for as long as their
-/// allocations live.
+/// Maximum number of clients that one worker expects after a move from another worker. Beyond this
+/// number the response is 508. While few slots are left, this also applies beyond the share of a
+/// network or account. Each allocation has one slot, even if its client keeps moving. Entries are
+/// small, and remain for the life of the allocation.
 pub const EXPECTED_CLIENTS_MAX: u32 = 4096;
 
-/// Time until another worker is asked again for an allocation, or for a Refresh by ticket: longer
-/// than an iteration of its loop usually takes, and short beside a client's first retransmission
-/// (500 ms, RFC 8489 §6.2.1). A message that came twice changes nothing.
+/// Time after which a request to another worker for an allocation or a Refresh by ticket is
+/// repeated. Usually longer than an iteration of the worker's loop, and short compared with a
+/// client's first retransmission (500 ms, RFC 8489 §6.2.1). A repeated message has no further
+/// effect.
 pub const MOVE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Time until the client gets 500 if a worker takes no question, or the allocation is between
-/// workers: some thirty tries, and a client has not given up by then.
+/// Time after which the client gets 500, if a worker takes no question or the allocation is between
+/// workers. This time permits some thirty attempts, and the client has not abandoned the request by
+/// then.
 pub const MOVE_WITHIN: Duration = Duration::from_secs(3);
 
-/// Bytes of one client's packets that wait for its allocation: half a second of video at 8 Mbit/s.
-/// A move takes two messages between threads, well below a millisecond on a host that is not
-/// overloaded.
+/// Maximum number of bytes of one client's packets that wait for the allocation: half a second of
+/// video at 8 Mbit/s. A move takes two messages between threads. On a host without overload this
+/// takes well below a millisecond.
 pub const QUEUED_BYTES_PER_CLIENT_MAX: usize = 512 << 10;
 
-/// Bytes of packets that wait for allocations in one worker: 32 clients that move in the same
-/// moment and fill their queues, thousands that do not.
+/// Maximum number of bytes of packets that wait for allocations in one worker. The space suffices
+/// for 32 clients that move at the same moment and fill their queues, or for thousands that do not.
 pub const QUEUED_BYTES_MAX: u32 = 16 << 20;
 
-/// Memory charged for each waiting packet with its bytes: its path, its share, and its place in
-/// the queue.
+/// Number of bytes charged for each waiting packet in addition to the content: for path, share and
+/// queue entry.
 pub const QUEUED_PACKET_OVERHEAD: usize = 256;
 
-/// Longest ORIGIN that is read, in bytes: scheme, a name of 253 bytes is not sent in practice, and
-/// coturn reads as many.
+/// Maximum length in bytes of an ORIGIN that is read. ORIGIN consists of a scheme and a host name,
+/// and names of 253 bytes do not occur in practice. Coturn reads the same length.
 pub const ORIGIN_BYTES_MAX: usize = 127;
 
-/// ORIGIN attributes of one request that are read: a browser sends one, or one for each enclosing
-/// page.
+/// Maximum number of ORIGIN attributes read from one request. A browser sends one, or one for each
+/// enclosing page.
 pub const ORIGINS_READ_MAX: usize = 4;
 
-/// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
+/// Maximum length in bytes of an ACCESS-TOKEN that is decrypted. A token with a session key of 64
+/// bytes has 106 bytes.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// Shortest session key in a token, in bytes: 128 bits, below which a captured request can be
-/// searched for.
+/// Minimum length of a session key in bytes. With fewer than 128 bits, an attacker could search for
+/// the key of a captured request.
 pub const TOKEN_MAC_KEY_BYTES_MIN: usize = 16;
 
-/// Keys of access tokens: only the one that USERNAME names is tried, so that a person's overview is
-/// the limit.
+/// Maximum number of keys for access tokens. Only the key named by USERNAME is tried, so the limit
+/// serves only the operator's overview.
 pub const TOKEN_KEYS_MAX: usize = 32;
 
-/// The server's name for tokens in bytes: it is in every 401, and challenges stay small.
+/// Maximum length in bytes of the server's name for tokens. Every 401 contains the name, and
+/// challenges must be small.
 pub const SERVER_NAME_BYTES_MAX: usize = 127;
 
-/// Prefixes of peers in the limits of one credential: with a name of 40 bytes they fit a USERNAME
-/// of 508 (RFC 8489 §14.3).
+/// Maximum number of peer prefixes in the limits of one credential. Together with a name of 40
+/// bytes they fit a USERNAME of 508 bytes (RFC 8489 §14.3).
 pub const GRANT_PEERS_MAX: usize = 8;
 
-/// Allocate requests of one worker that wait for the authorizer, or for the user look-up after its
-/// consent: with quick answers thousands a second.
+/// Maximum number of Allocate requests in one worker that wait for the authorizer, or for the user
+/// look-up after the consent. With quick responses this permits thousands per second.
 pub const PENDING_AUTHORIZATIONS_MAX: u32 = 1024;
 
-/// Largest UDP payload over IPv4 (65,535 - 20 - 8), header in front included.
+/// Maximum UDP payload over IPv4 in bytes, including the header before a peer's datagram (65,535 -
+/// 20 - 8).
 pub const UDP_PAYLOAD_MAX: usize = 65_507;
 
 const _: () = assert!(

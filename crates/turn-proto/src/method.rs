@@ -1,5 +1,5 @@
-//! The methods of requests, a file each (Refresh by mobility ticket: see `mobility`). Each takes
-//! the stores that it needs.
+//! Methods of requests, one file each. Each method takes only the stores that it needs. For Refresh
+//! by mobility ticket see `mobility`.
 
 pub(crate) mod allocate;
 pub(crate) mod authorize;

@@ -1,4 +1,4 @@
-//! The settings of a running server: an immutable snapshot, swapped whole at a reload.
+//! Settings of a running server, as an immutable snapshot. A reload replaces the complete snapshot.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -32,174 +32,179 @@ use self::realms::Realms;
 use self::revoked::Revoked;
 use crate::limits::CONNECTIONS_MAX;
 
-/// All settings of the rules, checked by `settings`; the core trusts them.
+/// All settings that the core applies. The crate `settings` checks the values, and the core trusts
+/// these checks.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The realm of requests that choose none. It is in their challenges, which a short name keeps
-    /// small.
+    /// Realm of requests that choose no other realm. Keep the name short: 401 challenges contain
+    /// it.
     pub realm: Realm,
-    /// The other realms, with rules of their own.
+    /// Other realms, each with separate rules.
     pub realms: Realms,
-    /// Credentials that are refused, in all realms.
+    /// Revoked credentials of all realms.
     pub revoked: Arc<Revoked>,
-    /// SOFTWARE in answers to authenticated requests; `None` leaves it out (RFC 8489 §16.1.2).
+    /// SOFTWARE in responses to authenticated requests; `None` omits the attribute (RFC 8489
+    /// §16.1.2).
     pub software: Option<Arc<str>>,
-    /// Ways to authenticate.
+    /// Authentication of clients.
     pub auth: AuthPolicy,
-    /// Relay addresses of both families; a family with neither one nor a prefix is not served
-    /// (440).
+    /// Relay addresses of both families. A family without a relay address and without a prefix is
+    /// not served (440).
     pub relay: Vec<RelayAddress>,
-    /// Prefixes whose addresses are relayed from, before the relay addresses of their family.
+    /// Prefixes to relay from. A prefix takes precedence over the relay addresses of the same
+    /// family.
     pub prefixes: Vec<RelayPrefix>,
-    /// Ports that may be allocated.
+    /// Ports for allocations.
     pub ports: PortRange,
-    /// Lifetimes of allocations and their parts.
+    /// Lifetimes of allocations, permissions, channels, nonces and reservations.
     pub lifetimes: Lifetimes,
-    /// Limits of allocations and their parts.
+    /// Limits of allocations, permissions, channels, connections and bandwidth.
     pub quotas: Quotas,
-    /// Peers that clients may reach.
+    /// Rules for the peers that clients may reach.
     pub peer_rules: PeerRules,
-    /// The family of a relayed address whose client names none.
+    /// Family of the relayed address if the client requests no family.
     pub default_family: DefaultFamily,
-    /// The servers to redirect clients to instead of serving them.
+    /// Servers that clients are redirected to instead of being served here.
     pub alternates: AlternateServers,
-    /// Rate of responses to unauthenticated requests.
+    /// Rate limit of responses to unauthenticated requests.
     pub unauthenticated: UnauthenticatedBudget,
-    /// Let clients keep an allocation when their 5-tuple changes (RFC 8016).
+    /// True if a client can keep an allocation when the client's 5-tuple changes (RFC 8016).
     pub mobility: bool,
-    /// Key of mobility tickets, the same in all workers. Never shared with another server: its
-    /// tickets name allocations of its own.
+    /// Key of mobility tickets, equal in all workers. Never share the key with another server,
+    /// because a ticket contains the id of an allocation of this server.
     pub ticket_key: NonceKey,
-    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11;
-    /// coturn picks that one, too), and ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
+    /// True if clients older than RFC 8656 are served as well. Channel numbers may then reach
+    /// 0x7FFF (RFC 5766 §11), and the client of coturn chooses such numbers.
+    /// ADDITIONAL-ADDRESS-FAMILY is also read under the number of its draft.
     pub rfc5766_clients: bool,
-    /// Relay TCP for clients over TCP and TLS (RFC 6062). Live allocations stay when it is turned
-    /// off.
+    /// True if TCP is relayed for clients over TCP and TLS (RFC 6062). Disabling at a reload keeps
+    /// live allocations.
     pub tcp_relaying: bool,
-    /// Relay datagrams, as nearly all clients ask for; without it allocations for UDP are refused
-    /// with 442. Live allocations stay when it is turned off.
+    /// True if datagrams are relayed, which nearly all clients request. Otherwise allocations for
+    /// UDP are refused with 442. Disabling at a reload keeps live allocations.
     pub udp_relaying: bool,
-    /// Answer Binding requests; without it they are dropped, those of clients with an allocation as
-    /// well.
+    /// True if Binding requests get a response. Otherwise the server drops all Binding requests,
+    /// including requests of clients with an allocation.
     pub binding: bool,
-    /// Serve Binding alone: requests of TURN are not answered.
+    /// True if Binding is the only served method. All other requests are dropped.
     pub stun_only: bool,
-    /// Answer Binding to authenticated requests alone (RFC 8489 §12 leaves that to the server). The
-    /// budgets of unauthenticated responses are as without it.
+    /// True if Binding requires authentication (RFC 8489 §12 permits both). The budgets for
+    /// unauthenticated responses do not change.
     pub binding_login: bool,
-    /// Answer Binding requests without the magic cookie as well (RFC 5389 §12.2), over UDP.
+    /// True if Binding requests over UDP without the magic cookie get a response (RFC 5389 §12.2).
     pub rfc3489_clients: bool,
-    /// Sockets of NAT behaviour discovery (RFC 5780): at most one entry per family.
+    /// Sockets of NAT behaviour discovery (RFC 5780), at most one entry per family.
     pub discovery: Vec<DiscoverySockets>,
-    /// Report refreshes ([`Notice::AllocationRefreshed`](crate::Notice::AllocationRefreshed)), of
-    /// each allocation at most one a second: clients refresh as often as they like.
+    /// True if refreshes are reported
+    /// ([`Notice::AllocationRefreshed`](crate::Notice::AllocationRefreshed)). Clients choose the
+    /// frequency, so an allocation has at most one report per second.
     pub tell_refreshes: bool,
 }
 
-/// Ways to authenticate.
+/// Authentication of clients.
 #[derive(Clone, Debug)]
 pub struct AuthPolicy {
-    /// No authentication at all: an open relay.
+    /// True for an open relay, which requires no authentication.
     pub open: bool,
-    /// Look names up in the user database (after the shared secrets).
+    /// True if user names are looked up in the user database, after the shared secrets.
     pub users: bool,
-    /// Secrets of time-limited credentials, each tried in turn.
+    /// Shared secrets of time-limited credentials, tried in the listed order.
     pub secrets: Vec<SharedSecret>,
-    /// Character between the parts of a time-limited name.
+    /// Separator between the parts of a time-limited user name.
     pub separator: char,
-    /// Refuse a Refresh with an expired time-limited credential; otherwise expiry counts in
-    /// Allocate only.
+    /// True if a Refresh with an expired time-limited credential is refused. Otherwise expiry
+    /// applies only to Allocate.
     pub expiry_at_refresh: bool,
-    /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, and
-    /// could not log in from a client that prefers SHA-256.
+    /// True if PASSWORD-ALGORITHMS offers SHA-256. Must be false if a user may have only an MD5
+    /// key, because a client that prefers SHA-256 could not authenticate.
     pub sha256: bool,
-    /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
-    /// time-limited name cannot be recovered from its hash.
+    /// True if username anonymity (USERHASH) is offered. Requires a user database and no shared
+    /// secrets, because a time-limited name cannot be recovered from a hash.
     pub userhash: bool,
-    /// Time-limited names may have limits in them, behind the user id and a question mark: see
+    /// True if a time-limited name may contain limits after the user id and a question mark. See
     /// [`GrantLimits`].
     pub limits_in_names: bool,
-    /// Ask an authorizer outside about each Allocate of an authenticated client; `None` asks
-    /// nobody.
+    /// Fallback of the external authorizer, which decides each Allocate of an authenticated client.
+    /// `None` disables the authorizer.
     pub authorizer: Option<WhenSilent>,
-    /// The issuer of access tokens (RFC 7635); `None` accepts none, and does not mention them.
+    /// Issuer of access tokens (RFC 7635). `None` accepts no token and offers none in a 401.
     pub tokens: Option<TokenAuthority>,
-    /// Secrets, token keys and realms of a database are not known yet. A credential that they may
-    /// prove is answered as in an outage of the user database, not as a wrong one.
+    /// True while secrets, token keys and realms of a database are not available yet. A credential
+    /// that these could prove is refused as in an outage of the user database, and not as wrong.
     pub incomplete: bool,
-    /// Key of the stateless nonces, the same in all workers; random wherever a client can
-    /// authenticate, or shared with other servers.
+    /// Key of the stateless nonces, equal in all workers. If clients can authenticate, the key must
+    /// be random or shared with other servers.
     pub nonce_key: NonceKey,
 }
 
-/// The fate of an Allocate whose authorizer gives no answer.
+/// Result of an Allocate without an answer from the authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenSilent {
-    /// It is refused: 500, so that the client tries again.
+    /// The request is refused with 500, and the client can retry.
     Refuse,
-    /// It is served as if nobody were asked.
+    /// The request is served as without an authorizer.
     Serve,
 }
 
-/// An authorization server that issues access tokens (RFC 7635).
+/// Authorization server that issues access tokens (RFC 7635).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenAuthority {
-    /// Its name for this server, sent in a 401; every token is tied to it. At most
-    /// [`limits::SERVER_NAME_BYTES_MAX`](crate::limits::SERVER_NAME_BYTES_MAX) bytes.
+    /// Name of this server at the authorization server, sent in a 401. Every token is bound to this
+    /// name. At most [`limits::SERVER_NAME_BYTES_MAX`](crate::limits::SERVER_NAME_BYTES_MAX) bytes.
     pub server_name: Arc<str>,
-    /// The keys shared with it, at most [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX);
-    /// their names differ.
+    /// Keys shared with the authorization server, at most
+    /// [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX), with distinct names.
     pub keys: Vec<TokenKey>,
-    /// Also take requests with the integrity of the first 16 bytes of the session key alone, as
-    /// coturn and clients made for it do.
+    /// True if a MESSAGE-INTEGRITY keyed with only the first 16 bytes of the session key is
+    /// accepted as well. This is the key of coturn and of clients written for coturn.
     pub coturn_clients: bool,
 }
 
-/// A key shared with an authorization server.
+/// Key shared with an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenKey {
-    /// Its name, which clients send as USERNAME.
+    /// Name of the key, which clients send as USERNAME.
     pub kid: Arc<str>,
-    /// The algorithm with the key itself.
+    /// Algorithm and key.
     pub algorithm: TokenAlgorithm,
 }
 
-/// Encryption of access tokens (RFC 7635 §4.1.1: `alg`).
+/// Encryption of access tokens (`alg` in RFC 7635 §4.1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenAlgorithm {
-    /// AES-128-GCM: `A128GCM`.
+    /// AES-128-GCM (`A128GCM`).
     Aes128Gcm(Secret<[u8; 16]>),
-    /// AES-256-GCM: `A256GCM`.
+    /// AES-256-GCM (`A256GCM`).
     Aes256Gcm(Secret<[u8; 32]>),
 }
 
-/// A secret shared with the service that mints time-limited credentials.
+/// Secret shared with the service that mints time-limited credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSecret {
-    /// Its name in logs.
+    /// Name of the secret in logs.
     pub name: String,
-    /// The secret, at least 128 bits.
+    /// Secret of at least 128 bits.
     pub secret: Secret<Arc<[u8]>>,
 }
 
 /// Key of the stateless nonces.
 pub type NonceKey = Secret<[u8; 32]>;
 
-/// A relay address of the server.
+/// Relay address of the server.
 #[derive(Clone, Debug)]
 pub struct RelayAddress {
     /// Address that relay sockets bind to.
     pub local: IpAddr,
-    /// Address in XOR-RELAYED-ADDRESS: differs behind 1:1 NAT.
+    /// Address in XOR-RELAYED-ADDRESS, different from `local` with 1:1 NAT.
     pub public: IpAddr,
-    /// The ports in use, over all workers. Survives a reload with the address.
+    /// Ports in use by all workers. A reload keeps this table as long as the address is configured.
     pub ports: Arc<RelayPorts>,
-    /// The host has the address. Otherwise no allocation begins there, and those that are there
-    /// stay.
+    /// True if the host has the address. Otherwise no allocation is created at the address, and
+    /// existing allocations remain.
     pub is_present: bool,
 }
 
-/// The family of a relayed address whose client names none.
+/// Family of the relayed address if the client requests no family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DefaultFamily {
     /// IPv4 (RFC 8656 §7.2).
@@ -207,69 +212,72 @@ pub enum DefaultFamily {
     V4,
     /// IPv6.
     V6,
-    /// That of the client's own address.
+    /// Family of the client's address.
     Client,
 }
 
-/// Lifetimes of allocations and their parts.
+/// Lifetimes of allocations, permissions, channels, nonces and reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
-    /// An allocation without LIFETIME, and the least that is granted (RFC 8656 §7.2).
+    /// Lifetime of an allocation without LIFETIME, and the minimum lifetime (RFC 8656 §7.2).
     pub allocation_default: Duration,
-    /// The most that is granted.
+    /// Maximum lifetime of an allocation.
     pub allocation_max: Duration,
-    /// A permission: 300 s in RFC 8656 §9.
+    /// Lifetime of a permission, 300 s in RFC 8656 §9.
     pub permission: Duration,
-    /// A channel binding: 600 s in RFC 8656 §12.
+    /// Lifetime of a channel binding, 600 s in RFC 8656 §12.
     pub channel: Duration,
-    /// A nonce; at most an hour (RFC 8656 §5).
+    /// Lifetime of a nonce, at most one hour (RFC 8656 §5).
     pub nonce: Duration,
-    /// A reserved port; at least 30 s (RFC 8656 §7.2).
+    /// Lifetime of a reserved port, at least 30 s (RFC 8656 §7.2).
     pub reservation: Duration,
 }
 
-/// Limits of allocations and their parts.
+/// Limits of allocations, permissions, channels, connections and bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// Live allocations of one user; 0 is unlimited.
+    /// Maximum number of live allocations per user; 0 is unlimited.
     pub allocations_per_user: u32,
-    /// Live allocations of one customer, over all users; 0 is unlimited.
+    /// Maximum number of live allocations per customer, over all users; 0 is unlimited. A customer
+    /// is an IPv4 address or an IPv6 /64.
     pub allocations_per_customer: u32,
-    /// Live allocations of all users; 0 is bounded by ports alone.
+    /// Maximum number of live allocations of all users; 0 is unlimited except by the number of
+    /// ports.
     pub allocations_total: u32,
-    /// Live allocations of clients over TCP and TLS; [`u32::MAX`] is unlimited.
+    /// Maximum number of live allocations of clients over TCP and TLS; [`u32::MAX`] is unlimited.
     pub stream_allocations: u32,
-    /// Live allocations of clients over DTLS; [`u32::MAX`] is unlimited.
+    /// Maximum number of live allocations of clients over DTLS; [`u32::MAX`] is unlimited.
     pub dtls_allocations: u32,
-    /// Connections with peers in one worker (RFC 6062),
-    /// at most [`limits::CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX).
+    /// Maximum number of connections with peers per worker (RFC 6062), at most
+    /// [`limits::CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX).
     pub peer_connections: u32,
-    /// Live permissions in one allocation,
+    /// Maximum number of live permissions per allocation,
     /// 1..=[`limits::PERMISSIONS_MAX`](crate::limits::PERMISSIONS_MAX).
     pub permissions: u32,
-    /// Live channels in one allocation, 1..=[`limits::CHANNELS_MAX`](crate::limits::CHANNELS_MAX).
+    /// Maximum number of live channels per allocation,
+    /// 1..=[`limits::CHANNELS_MAX`](crate::limits::CHANNELS_MAX).
     pub channels: u32,
-    /// Peers per second that one customer's clients may begin to send to (see `new_peers.rs` for
-    /// bursts); 0 is unlimited.
+    /// Maximum number of new peers per second and customer; 0 is unlimited. See `new_peers.rs` for
+    /// bursts.
     pub new_peers_per_second: u32,
-    /// Bytes per second of one allocation, in each direction; 0 is unlimited.
+    /// Maximum bytes per second of an allocation in each direction; 0 is unlimited.
     pub bytes_per_second: u64,
-    /// The most that the bytes per second of all live allocations add up to, in each direction; 0
-    /// is unlimited.
+    /// Maximum sum of all allocations' rates in bytes per second, in each direction; 0 is
+    /// unlimited.
     pub bytes_per_second_total: u64,
 }
 
-/// Bound on responses to unauthenticated requests.
+/// Limit of responses to unauthenticated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnauthenticatedBudget {
-    /// Responses per second to one network (/24 of IPv4, /48 of IPv6) of possibly forged addresses,
-    /// and as many to one customer (an address of IPv4, /64 of IPv6) at a proved address; 0 is
-    /// unlimited.
+    /// Maximum number of responses per second; 0 is unlimited. The limit applies to each network
+    /// (IPv4 /24, IPv6 /48) of unproved source addresses, which may be forged. The same limit
+    /// applies to each customer (an IPv4 address, IPv6 /64) at a proved address.
     pub per_second: u32,
 }
 
 impl AuthPolicy {
-    /// No way to authenticate yet; SHA-256 is offered.
+    /// Returns a policy without a way to authenticate. SHA-256 is offered.
     #[must_use]
     pub const fn new(nonce_key: NonceKey) -> Self {
         Self {
@@ -296,7 +304,7 @@ impl RelayAddress {
 }
 
 impl Default for Lifetimes {
-    /// The values of RFC 8656, and nonces of 10 minutes.
+    /// Returns the values of RFC 8656, with nonces of 10 minutes.
     fn default() -> Self {
         Self {
             allocation_default: Duration::from_mins(10),
@@ -310,7 +318,7 @@ impl Default for Lifetimes {
 }
 
 impl Default for Quotas {
-    /// The defaults of the configuration.
+    /// Returns the defaults of the configuration.
     fn default() -> Self {
         Self {
             allocations_per_user: 1000,
@@ -335,8 +343,8 @@ impl Default for UnauthenticatedBudget {
 }
 
 impl Lifetimes {
-    /// The lifetime that is granted for LIFETIME in seconds: max(default, min(requested, maximum));
-    /// the default without LIFETIME (RFC 8656 §7.2).
+    /// Returns the lifetime granted for a LIFETIME in seconds: max(default, min(requested,
+    /// maximum)). Without LIFETIME the result is the default (RFC 8656 §7.2).
     pub(crate) fn granted(&self, requested: Option<u32>) -> Duration {
         let requested =
             requested.map_or(self.allocation_default, |secs| Duration::from_secs(secs.into()));
@@ -345,7 +353,8 @@ impl Lifetimes {
 }
 
 impl UnauthenticatedBudget {
-    /// Failed verifications per second and customer: a twentieth of the responses.
+    /// Returns the budget of failed verifications per second and customer: a twentieth of the
+    /// responses.
     #[must_use]
     pub const fn failed_verifications(self) -> u32 {
         self.per_second.div_ceil(20)
@@ -353,7 +362,7 @@ impl UnauthenticatedBudget {
 }
 
 impl TokenAuthority {
-    /// The key of this name.
+    /// Returns the key with the name `kid`.
     #[must_use]
     pub fn key(&self, kid: &str) -> Option<&TokenKey> {
         self.keys.iter().find(|key| *key.kid == *kid)
@@ -361,8 +370,8 @@ impl TokenAuthority {
 }
 
 impl Policy {
-    /// A policy with the defaults of the configuration and without a relay address, so that it
-    /// serves no client yet.
+    /// Returns a policy with the defaults of the configuration. The policy has no relay address,
+    /// and therefore serves no client yet.
     #[must_use]
     pub fn new(realm: Realm, auth: AuthPolicy) -> Self {
         let ticket_key = auth.nonce_key;
@@ -395,12 +404,12 @@ impl Policy {
         }
     }
 
-    /// Relay addresses of one family that the host has.
+    /// Returns the relay addresses of a family that the host has.
     pub(crate) fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
         self.relay.iter().filter(move |relay| relay.is_present && relay.is_of(family))
     }
 
-    /// Prefixes of one family.
+    /// Returns the prefixes of a family.
     pub(crate) fn prefixes_of(
         &self,
         family: IpFamily,
@@ -408,7 +417,7 @@ impl Policy {
         self.prefixes.iter().filter(move |prefix| prefix.family() == family)
     }
 
-    /// The prefix that an address is relayed from.
+    /// Returns the prefix that contains an address.
     #[must_use]
     pub fn prefix_of(&self, ip: IpAddr) -> Option<&RelayPrefix> {
         self.prefixes.iter().find(|prefix| prefix.contains(ip))
@@ -419,16 +428,16 @@ impl Policy {
         self.relay_of(family).next().is_some() || self.prefixes_of(family).next().is_some()
     }
 
-    /// Returns true if allocations may have an address of a family later, and now cannot: the host
-    /// does not have the address.
+    /// Returns true if allocations of a family are impossible now and may be possible later. The
+    /// host does not have the configured addresses, or none is configured.
     pub(crate) fn awaits_family(&self, family: IpFamily) -> bool {
         let is_named = self.relay.iter().any(|relay| relay.is_of(family));
         let has_none = self.relay.is_empty() && self.prefixes.is_empty();
         !self.relays_family(family) && (is_named || has_none)
     }
 
-    /// Returns the number of relayed addresses of a family that a worker has, and can still give;
-    /// of pairs of ports, where a pair is required.
+    /// Returns the capacity and the free number of relayed addresses of a family for a worker. If
+    /// the requirement is an even port, relay addresses count pairs of ports.
     pub(crate) fn port_supply(
         &self,
         family: IpFamily,
@@ -452,20 +461,20 @@ impl Policy {
         supply
     }
 
-    /// Returns true if an address is relayed from.
+    /// Returns true if an address is a relay address or belongs to a prefix.
     pub(crate) fn relays_from(&self, ip: IpAddr) -> bool {
         self.relay.iter().any(|relay| relay.local == ip) || self.prefix_of(ip).is_some()
     }
 }
 
-/// Two addresses of one family with the same two ports on each.
+/// Two addresses of a family, with two ports that both addresses have.
 ///
-/// In both arrays `[0][1]` is the first address with the second port. All four of an array differ,
-/// and a row has one address, a column one port.
+/// In both arrays `[0][1]` is the first address with the second port. All four entries of an array
+/// differ. A row has a common address, and a column has a common port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscoverySockets {
     /// Addresses of the listening sockets.
     pub local: [[SocketAddr; 2]; 2],
-    /// Address of each in responses: differs behind 1:1 NAT.
+    /// Addresses in responses, different from `local` with 1:1 NAT.
     pub public: [[SocketAddr; 2]; 2],
 }

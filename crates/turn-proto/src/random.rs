@@ -1,4 +1,4 @@
-//! All randomness of a server: a cryptographic generator from a seed that the caller gave.
+//! Randomness of a server: a cryptographic generator with a seed from the caller.
 
 use core::fmt;
 
@@ -18,7 +18,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Each of `items` once, beginning with a random one.
+    /// Returns each of `items` once, starting with a random item.
     pub(crate) fn rotated<I: Iterator + Clone>(
         &mut self,
         items: I,
@@ -29,14 +29,14 @@ impl Random {
         items.cycle().skip(start).take(count)
     }
 
-    /// A transaction id of our own: uniform over 96 bits (RFC 8489 §5).
+    /// Returns a new transaction id, uniform over 96 bits (RFC 8489 §5).
     pub(crate) fn transaction(&mut self) -> TransactionId {
         let mut id = [0; 12];
         self.0.fill_bytes(&mut id);
         TransactionId(id)
     }
 
-    /// A keyed hash, so that no sender can choose keys that collide.
+    /// Returns a keyed hash. Senders cannot choose keys that collide.
     pub(crate) fn hasher(&mut self) -> RandomState {
         RandomState::with_seeds(self.u64(), self.u64(), self.u64(), self.u64())
     }

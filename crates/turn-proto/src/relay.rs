@@ -1,7 +1,7 @@
-//! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from
+//! Packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from
 //! the network. Nothing here allocates memory or waits. Peer rules were evaluated when the
-//! permission or channel was made. After a change of the rules they are evaluated for each packet,
-//! until the review of its allocation (`store/review.rs`).
+//! permission or channel was created. After a change of the rules they are evaluated for each
+//! packet, until the review of the allocation (`store/review.rs`).
 //!
 //! ```text
 //! ChannelData      5-tuple -> allocation -> channel                    -> ToPeer
@@ -9,9 +9,9 @@
 //! datagram         relay, peer -> allocation -> permission -> channel? -> ToClient
 //! ```
 //!
-//! The kernel path relays bound channels by the same rules (`xdp-relay/bpf/relay.h`). A rule about
-//! relayed data that is added here has a counterpart there, which passes such packets to the
-//! sockets; `xdp-relay/tests/differential.rs` compares the two.
+//! The kernel path relays bound channels by the same rules (`xdp-relay/bpf/relay.h`). Each new rule
+//! about relayed data requires a counterpart there, which passes such packets to the sockets.
+//! `xdp-relay/tests/differential.rs` compares the two implementations.
 
 use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, ChannelData, Message, TransactionId, padded_len,
@@ -30,7 +30,7 @@ use crate::policy::peers::{OwnPorts, is_reachable, read_peer, to_public};
 use crate::random::Random;
 use crate::store::{Allocation, Allocations, Outbox, PolicyRevision, routes, with_headers};
 
-/// A datagram from a client.
+/// Datagram or message from a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromClient<'a> {
     pub(crate) policy: &'a Policy,
@@ -41,7 +41,7 @@ pub(crate) struct FromClient<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// A datagram of `len` bytes that came to a relay socket; its bytes are not needed.
+/// Datagram of `len` bytes that a relay socket received. The bytes are not needed here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FromPeer<'a> {
     pub(crate) policy: &'a Policy,
@@ -52,7 +52,7 @@ pub(crate) struct FromPeer<'a> {
     pub(crate) len: usize,
 }
 
-/// The payload within a packet, and DONT-FRAGMENT.
+/// Position of the payload within a packet, and DONT-FRAGMENT.
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     start: u16,
@@ -60,7 +60,7 @@ struct Payload {
     dont_fragment: bool,
 }
 
-/// ChannelData (RFC 8656 §12.6). A bound channel is enough: permissions are not checked.
+/// Relays ChannelData (RFC 8656 §12.6). A bound channel suffices, and permissions are not checked.
 pub(crate) fn channel_data(
     allocation: &mut Allocation,
     packet: &FromClient<'_>,
@@ -87,7 +87,7 @@ pub(crate) fn channel_data(
     })
 }
 
-/// A Send indication (RFC 8656 §11.2).
+/// Relays the data of a Send indication (RFC 8656 §11.2).
 pub(crate) fn send(
     allocation: &mut Allocation,
     packet: &FromClient<'_>,
@@ -106,7 +106,7 @@ pub(crate) fn send(
         let permission = live.ok_or(DropReason::NoPermission)?;
         let current = (packet.policy, packet.revision);
         check_peer(allocation, current, peer, &permission.own, DropReason::NoPermission)?;
-        // Attribute values are parts of the packet, which is at most 65,535 bytes long.
+        // Attribute values are parts of the packet, which has at most 65,535 bytes.
         let start = data.as_ptr().addr() - packet.bytes.as_ptr().addr();
         let start = u16::try_from(start).map_err(|_| DropReason::TooLong)?;
         let len = u16::try_from(data.len()).map_err(|_| DropReason::TooLong)?;
@@ -114,8 +114,8 @@ pub(crate) fn send(
     })
 }
 
-/// A datagram to a relay socket (RFC 8656 §§11.3, 12.7): from a permitted peer it goes to the
-/// client, in ChannelData if the peer has a channel, else in a Data indication.
+/// Relays a datagram from a permitted peer to the client (RFC 8656 §§11.3, 12.7). The header is
+/// ChannelData if the peer has a channel, and otherwise a Data indication.
 pub(crate) fn to_client(
     allocations: &mut Allocations,
     packet: &FromPeer<'_>,
@@ -158,8 +158,8 @@ pub(crate) fn to_client(
     })
 }
 
-/// Checks a peer whose permission or channel has `own`; before the review of the allocation the
-/// policy decides.
+/// Checks a peer's address and port. `own` is the judgement stored in the permission or channel.
+/// Before the review of the allocation, the policy decides instead.
 fn check_peer(
     allocation: &Allocation,
     (policy, revision): (&Policy, PolicyRevision),
@@ -175,12 +175,13 @@ fn check_peer(
     if is_open { Ok(()) } else { Err(DropReason::OwnAddress) }
 }
 
-/// An allocation that has not expired: one that has is reclaimed by its timer.
+/// Returns the allocation, unless expired. A timer reclaims expired allocations.
 fn live(allocation: &mut Allocation, now: Instant) -> Result<&mut Allocation, DropReason> {
     if allocation.is_live(now) { Ok(allocation) } else { Err(DropReason::NoAllocation) }
 }
 
-/// The reason to drop a datagram that no permission was found for.
+/// Returns the reason to drop a datagram without a permission. Counts the drop if an allocation has
+/// the relay socket.
 fn unpermitted(allocations: &mut Allocations, relay: RelayId) -> DropReason {
     let Some(slot) = allocations.of_relay(relay) else {
         return DropReason::RelayClosed;
@@ -197,7 +198,7 @@ fn relays_datagrams(allocation: &Allocation) -> Result<(), DropReason> {
     }
 }
 
-/// Counts the packets that an allocation drops.
+/// Relays a packet, and counts a drop in the allocation.
 fn counted(
     allocation: &mut Allocation,
     relay: impl FnOnce(&mut Allocation) -> Result<Verdict, DropReason>,
@@ -209,7 +210,7 @@ fn counted(
     verdict
 }
 
-/// The last steps towards a peer, the same for ChannelData and Send.
+/// Performs the last steps towards a peer, for both ChannelData and Send.
 fn send_to_peer(
     allocation: &mut Allocation,
     packet: &FromClient<'_>,
@@ -230,16 +231,16 @@ fn send_to_peer(
     Ok(Verdict::ToPeer { relay, peer, start: payload.start, len: payload.len, meta })
 }
 
-/// The framing of a peer's datagram for the client.
+/// Framing of a peer's datagram for the client.
 struct Frame {
-    /// Bytes of the header buffer.
+    /// Number of bytes in the header buffer.
     header: u8,
-    /// Zero bytes behind the datagram.
+    /// Number of zero bytes after the datagram.
     padding: u8,
 }
 
-/// Writes the header of a peer's datagram: that of ChannelData if the peer has a channel, else that
-/// of a Data indication.
+/// Writes the header of a peer's datagram: ChannelData if the peer has a channel, and otherwise a
+/// Data indication.
 fn frame(
     allocation: &mut Allocation,
     packet: &FromPeer<'_>,
@@ -257,8 +258,8 @@ fn frame(
             let number = channel.number.get();
             routes::install(allocation, number, policy, now, outbox);
         }
-        // Streams need it to find the next message. Some clients read DTLS as a stream: there it is
-        // allowed (RFC 8656 §12.5), and costs nothing beside the record.
+        // Streams need padding to find the next message. Some clients read DTLS as a stream. Over
+        // DTLS padding is allowed (RFC 8656 §12.5), and costs nothing compared with the record.
         if allocation.path.five_tuple.transport == Transport::Udp {
             padding = 0;
         }
@@ -274,7 +275,7 @@ fn frame(
     Ok(Frame { header: header_len as u8, padding: padding as u8 })
 }
 
-/// The attributes of a Send indication.
+/// Attributes of a Send indication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendIndication<'a> {
     peer: &'a [u8],

@@ -1,4 +1,4 @@
-//! The one public state machine.
+//! State machine of one worker's TURN and STUN server: all public inputs and outputs.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -45,29 +45,29 @@ pub use waits::EndedWait;
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "it holds a seed")]
 pub struct ServerConfig {
-    /// The worker that it serves; in the top bits of its allocations' ids.
+    /// Worker served by the new server. The top bits of allocation ids contain the worker's number.
     pub worker: WorkerId,
-    /// Its rules.
+    /// Rules of the server.
     pub policy: Arc<Policy>,
     /// State shared with the servers of other workers.
     pub registry: Arc<dyn SharedRegistry>,
-    /// Source of all its randomness: 32 bytes from the operating system, another seed for each
-    /// worker. Only tests may know it.
+    /// Seed of the server's random generator: 32 bytes from the operating system, different for
+    /// each worker. Only tests may know the seed.
     pub seed: [u8; 32],
-    /// The driver handles routes ([`Command::SetRoute`]); false reports none.
+    /// True if the driver handles routes ([`Command::SetRoute`]). False: no routes are reported.
     pub routes: bool,
 }
 
 /// Result of [`Server::end_unaccepted`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndedPart {
-    /// Allocations that were ended.
+    /// Number of ended allocations.
     pub ended: u64,
-    /// The last one that was looked at, if there may be more.
+    /// Last examined allocation, if there may be more.
     pub next: Option<AllocationId>,
 }
 
-/// The TURN and STUN server of one worker. See the crate's documentation for how to drive it.
+/// TURN and STUN server of one worker. The crate's documentation describes how to drive the server.
 #[derive(Debug)]
 pub struct Server {
     policy: Arc<Policy>,
@@ -75,7 +75,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without allocations.
+    /// Creates a server without allocations.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
         let ServerConfig { worker, policy, registry, seed, routes } = config;
@@ -84,8 +84,8 @@ impl Server {
         Self { policy, state }
     }
 
-    /// Takes a datagram from a client, or one message of a client's stream. An answer is written to
-    /// `reply`.
+    /// Handles a datagram from a client, or one message of a client's stream. A response is written
+    /// to `reply`.
     pub fn handle_client(
         &mut self,
         now: Now,
@@ -114,14 +114,14 @@ impl Server {
         fate.unwrap_or_else(Verdict::Drop)
     }
 
-    /// Tells the name that a client asked for in its handshake of TLS or DTLS (SNI): it may choose
-    /// a realm. [`Server::close`] forgets it.
+    /// Stores the server name (SNI) of a client's TLS or DTLS handshake. The policy may choose the
+    /// realm by this name. [`Server::close`] removes the name.
     pub fn set_server_name(&mut self, five_tuple: FiveTuple, name: &str) {
         self.state.set_server_name(&self.policy, five_tuple, name);
     }
 
-    /// Takes a datagram of `len` bytes that came to a relay socket. Its header is written to
-    /// `header`.
+    /// Handles a datagram of `len` bytes received by a relay socket. The header for the client is
+    /// written to `header`.
     pub fn handle_peer(
         &mut self,
         now: Now,
@@ -138,12 +138,12 @@ impl Server {
         verdict.unwrap_or_else(Verdict::Drop)
     }
 
-    /// Takes an ICMP error about a datagram that left `relay` for `peer`: the destination inside
-    /// the ICMP message, with port 0 if the system does not tell it. A report for the client is
-    /// written to `reply`.
+    /// Handles an ICMP error about a datagram sent from `relay` to `peer`. `peer` is the
+    /// destination inside the ICMP message, with port 0 if the system does not report the port. A
+    /// report for the client is written to `reply`.
     ///
     /// # Errors
-    /// Why the client is told nothing.
+    /// The client gets no report, for the returned reason.
     pub fn handle_icmp(
         &mut self,
         now: Now,
@@ -158,8 +158,8 @@ impl Server {
         icmp::to_client(allocations, &packet, report, random, reply)
     }
 
-    /// Takes the answer to a command. The answer to the request that waited for it, if it is ready,
-    /// is written to `reply`.
+    /// Handles the result of a command. If the response to the waiting request is ready, the
+    /// response is written to `reply`.
     #[must_use = "the answer must be sent"]
     pub fn handle_event(
         &mut self,
@@ -215,12 +215,12 @@ impl Server {
         verdict.into_answer(to, held)
     }
 
-    /// A peer has connected to a relay, and its connection was accepted. A permitted one gets a
-    /// number, and the client is to be told by an indication, which is written to `reply` (RFC 6062
-    /// §5.3).
+    /// Handles an accepted connection from a peer to a relay. The connection of a permitted peer
+    /// gets a number. The ConnectionAttempt indication for the client is written to `reply` (RFC
+    /// 6062 §5.3).
     ///
     /// # Errors
-    /// Why the connection is to be closed at once.
+    /// The peer is refused, and the caller must close the connection immediately.
     pub fn handle_peer_connection(
         &mut self,
         now: Now,
@@ -234,9 +234,10 @@ impl Server {
         connection_attempt::handle(&arrival, allocations, random, reply)
     }
 
-    /// Takes a ConnectionBind ([`TcpCommand::Bind`](crate::TcpCommand::Bind)), perhaps from another
-    /// worker's server. If its answer, written to `reply`, is no error, all that follows it on the
-    /// stream and all that the peer has sent is data. `None`: no answer can be made.
+    /// Handles a ConnectionBind ([`TcpCommand::Bind`](crate::TcpCommand::Bind)), possibly from
+    /// another worker's server. The response is written to `reply`. After a success response, all
+    /// later bytes of the client's stream and all bytes from the peer are data. `None`: no response
+    /// can be written.
     #[must_use = "the answer must be sent"]
     pub fn bind_connection(
         &mut self,
@@ -248,8 +249,8 @@ impl Server {
         connection_bind::bind(now.instant, allocations, outbox, request, reply)
     }
 
-    /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too
-    /// busy.
+    /// Refuses a ConnectionBind with 508. The caller cannot pass the request to the worker of the
+    /// connection, because that worker is too busy.
     #[must_use = "the answer must be sent"]
     pub fn turn_bind_away(
         &mut self,
@@ -260,8 +261,8 @@ impl Server {
         connection_bind::refuse(outbox, request, reason, reply)
     }
 
-    /// Bytes have gone through a connection. If its allocation has had more than its rate, that
-    /// direction is to rest until the moment that is returned.
+    /// Counts bytes relayed by a connection with a peer. If the allocation has exceeded its rate,
+    /// returns the time until which this direction must pause.
     pub fn carried(
         &mut self,
         now: Now,
@@ -273,74 +274,75 @@ impl Server {
         self.state.allocations.get_mut(slot).carry(now.instant, direction, bytes)
     }
 
-    /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it
-    /// broke.
+    /// Removes a connection with a peer that was closed by the peer or the client, or that failed.
     pub fn connection_ended(&mut self, connection: ConnectionId) {
         self.state.allocations.remove_connection(connection);
     }
 
-    /// Reclaims expired state, and does a part of the review that [`Self::apply`] started. To be
-    /// called at [`Self::poll_timeout`], or at any time.
+    /// Reclaims expired state, and does a part of the review that [`Self::apply`] started. Must be
+    /// called at [`Self::poll_timeout`]. May be called at any time.
     pub fn handle_timeout(&mut self, now: Now) {
         self.state.handle_timeout(&self.policy, now.instant);
     }
 
-    /// The time to call [`Self::handle_timeout`]; `None` while nothing expires. It is in the past
-    /// during a review. Deadlines are rounded up by at most
-    /// [`TIMER_TICK`](crate::limits::TIMER_TICK): an expired allocation relays nothing any more,
-    /// and is reclaimed this much later.
+    /// Returns the time to call [`Self::handle_timeout`]; `None` while nothing expires. The time is
+    /// in the past during a review. Deadlines are rounded up by at most
+    /// [`TIMER_TICK`](crate::limits::TIMER_TICK). An expired allocation relays nothing, and is
+    /// reclaimed up to this much later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.state.next_timeout()
     }
 
-    /// The next thing to be done outside. To be polled empty after each call.
+    /// Returns the next command for the driver. The driver must poll until `None` after each call.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.state.outbox.poll_command()
     }
 
-    /// The next thing to tell.
+    /// Returns the next notice for logs, metrics and accounting.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.state.outbox.poll_notice()
     }
 
-    /// Notices that were not polled in time and are lost, since the beginning.
+    /// Returns the number of notices lost since the start, because the driver did not poll in time.
     #[must_use]
     pub const fn notices_lost(&self) -> u64 {
         self.state.outbox.notices_lost()
     }
 
-    /// Returns true if a relayed address is one of a prefix, which no interface has.
+    /// Returns true if a relayed address belongs to a prefix. No interface has the addresses of
+    /// prefixes.
     #[must_use]
     pub fn has_prefix_of(&self, at: RelayedAddr) -> bool {
         self.policy.prefix_of(at.ip()).is_some()
     }
 
-    /// Applies a new policy. From now on no packet passes to or from a peer that the policy
-    /// denies. Denied permissions and channels end in this call and in later calls of
-    /// [`Self::handle_timeout`], each of bounded work. So do allocations with a relay address that
-    /// was removed or a revoked credential. Lifetimes count from the next Refresh, quotas from the
-    /// next Allocate.
+    /// Applies a new policy. From this call on no packet passes to or from a peer that the policy
+    /// denies. This call and later calls of [`Self::handle_timeout`], each with bounded work,
+    /// remove denied permissions and channels. The same calls end allocations with a removed relay
+    /// address or a revoked credential. Lifetimes apply from the next Refresh, quotas from the next
+    /// Allocate.
     pub fn apply(&mut self, now: Now, policy: Arc<Policy>) {
         self.policy = policy;
         self.state.apply(&self.policy, now.instant);
     }
 
-    /// Starts or stops draining: new allocations are refused (508), live ones go on until they end.
+    /// Starts or stops draining. New allocations are refused (508), and live allocations continue.
     pub const fn drain(&mut self, draining: bool) {
         self.state.draining = draining;
     }
 
-    /// Ends one allocation for the operator, at any worker; false if there is none of this id. One
-    /// that is between two workers ends when it arrives (RFC 8016).
+    /// Ends one allocation for the operator. Returns false if neither this server nor the registry
+    /// of mobile allocations (RFC 8016) has the id. A mobile allocation on its way between two
+    /// workers is ended at its arrival.
     pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
         self.end_allocation(now, id, EndReason::EndedByOperator)
             || self.state.registry.end_on_arrival(id)
     }
 
-    /// Looks at up to `limit` allocations with a higher id than `after`, and ends those of a realm
-    /// (of all for `None`) whose secret or key counts no longer. A key is derived for each, so that
-    /// a call takes some microseconds for each.
+    /// Examines up to `limit` allocations with a higher id than `after`. Ends the allocations of
+    /// `realm` (`None`: of all realms) if their secret or key is not accepted any more. An
+    /// examination may derive a key, which takes some microseconds.
     pub fn end_unaccepted(
         &mut self,
         now: Now,
@@ -368,7 +370,7 @@ impl Server {
         part
     }
 
-    /// Ends one allocation; false if there is none of this id here.
+    /// Ends one allocation. Returns false if this server has no allocation with the id.
     pub fn end_allocation(&mut self, now: Now, id: AllocationId, reason: EndReason) -> bool {
         let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
@@ -377,9 +379,9 @@ impl Server {
         slot.is_some()
     }
 
-    /// Adds the traffic of a fast path for an allocation since the last call; false if there is
-    /// none of this id. The bytes are drawn from the allocation's bandwidth as well: only the rest
-    /// of its rate is left for traffic through here.
+    /// Adds the traffic of a fast path for an allocation since the last call. Returns false if this
+    /// server has no allocation with the id. The bytes are also charged to the allocation's
+    /// bandwidth. Traffic through the server gets only the remaining rate.
     pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
         let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
@@ -388,50 +390,51 @@ impl Server {
         slot.is_some()
     }
 
-    /// Cuts the first message from the bytes of a client's stream (RFC 8489 §6.2.2). Each message
-    /// goes to [`Self::handle_client`].
+    /// Finds the first message in the bytes of a client's stream (RFC 8489 §6.2.2). The caller
+    /// passes each message to [`Self::handle_client`].
     #[must_use]
     pub fn next_message(&self, bytes: &[u8]) -> Cut {
         if self.policy.rfc5766_clients { next_message_rfc5766(bytes) } else { next_message(bytes) }
     }
 
-    /// The next packet that waited for its client's allocation and is to be handled now, by
-    /// [`Self::handle_client`]. To be polled empty, before the commands, after each call except
-    /// with packets.
+    /// Returns the next queued packet whose client's allocation has arrived, or will not arrive.
+    /// The caller passes the packet to [`Self::handle_client`]. The driver must poll until `None`
+    /// after each call except calls with packets, before polling commands.
     pub fn poll_queued(&mut self) -> Option<QueuedPacket> {
         self.state.queues.poll()
     }
 
-    /// A client's connection has ended: its allocation ends, unless the client may move and come
-    /// back by another 5-tuple, and its pending requests are forgotten. To be called, too, before
-    /// the first message of a new connection of the same 5-tuple.
+    /// Handles the end of a client's connection. Ends the client's allocation, unless the client
+    /// may move to another 5-tuple (RFC 8016). Drops the client's pending requests. Must also be
+    /// called before the first message of a new connection with the same 5-tuple.
     pub fn close(&mut self, now: Now, five_tuple: &FiveTuple) {
         self.state.close(&self.policy, five_tuple, now.instant);
     }
 
-    /// Handles the Refresh by ticket of a client at another worker (RFC 8016). The answer goes
-    /// to [`WorkerAnswer::asker`].
+    /// Handles the Refresh by ticket of a client at another worker (RFC 8016). The caller sends the
+    /// result to [`WorkerAnswer::asker`].
     pub fn answer_worker(&mut self, now: Now, question: Question) -> WorkerAnswer {
         let Self { policy, state } = self;
         state.moves().answer_worker(policy, now, question)
     }
 
-    /// Prepares an allocation to leave: withdraws its routes. False if it does not leave, as it has
-    /// ended or its client is expected elsewhere. Commands are to be carried out before it
-    /// [departs](Self::depart), so that the traffic of its routes is still counted for it.
+    /// Withdraws the routes of an allocation before a move to another worker. Returns false if the
+    /// allocation does not move, because it has ended or its client is expected at another 5-tuple.
+    /// The caller must execute the commands before [`Self::depart`], to count the routes' last
+    /// traffic for this allocation.
     pub fn withdraw(&mut self, now: Now, fetch: &Fetch) -> bool {
         self.state.moves().withdraw(now.instant, fetch)
     }
 
-    /// The relay sockets of an allocation; none of one that is gone.
+    /// Returns the relay sockets of an allocation, or none for an unknown id.
     pub fn relays_of(&self, id: AllocationId) -> impl Iterator<Item = RelayId> {
         let allocations = &self.state.allocations;
         let sockets = allocations.of_id(id).map(|slot| &allocations.get(slot).sockets);
         sockets.into_iter().flatten().flatten().map(|socket| socket.relay)
     }
 
-    /// The client of an allocation by one of its relays, and all relays; `None` for a relay without
-    /// an allocation.
+    /// Returns the client of an allocation found by one relay, with all relays of the allocation.
+    /// `None` for a relay without an allocation.
     pub fn client_of(
         &self,
         relay: RelayId,
@@ -443,41 +446,42 @@ impl Server {
         Some((allocation.path.five_tuple.client, relays.into_iter().flatten()))
     }
 
-    /// Lets an allocation leave that was [withdrawn](Self::withdraw), with its relay sockets.
+    /// Removes a [withdrawn](Self::withdraw) allocation and the relay sockets, for the move to
+    /// another worker.
     pub fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
         self.state.moves().depart(fetch)
     }
 
-    /// Takes an allocation back that could not leave; its relay sockets are called as before.
+    /// Restores an allocation after a failed move. The names of its relay sockets are unchanged.
     pub fn take_back(&mut self, now: Now, departure: Departure) {
         let Self { policy, state } = self;
         state.moves().take_back(policy, now.instant, departure);
     }
 
-    /// Takes an allocation that another worker had, and renames its relay sockets. Packets of
-    /// theirs are to be handed in by the new names.
+    /// Adds an allocation from another worker, and renames the relay sockets. The caller must use
+    /// the new names for packets of these sockets.
     #[must_use = "the relay sockets have other names"]
     pub fn arrive(&mut self, now: Now, departure: Departure) -> [Option<Renamed>; 2] {
         let Self { policy, state } = self;
         state.moves().arrive(policy, now.instant, departure)
     }
 
-    /// Ends all allocations; requests that wait are forgotten.
+    /// Ends all allocations, and drops all pending requests.
     pub fn end_all(&mut self, now: Now, reason: EndReason) {
         self.state.end_all(now.instant, reason);
     }
 
-    /// All allocations, in the order of their ids.
+    /// Returns all allocations, sorted by id.
     pub fn allocations(&self) -> impl Iterator<Item = AllocationRecord> {
         self.state.allocations.iter().map(|allocation| allocation.record(None))
     }
 
-    /// The clients of all allocations, in the order of their ids.
+    /// Returns the clients of all allocations, sorted by id.
     pub fn clients(&self) -> impl Iterator<Item = (AllocationId, FiveTuple)> {
         self.state.allocations.iter().map(|allocation| (allocation.id, allocation.path.five_tuple))
     }
 
-    /// Allocations with a higher id than `after`, in the order of their ids.
+    /// Returns the allocations with a higher id than `after`, sorted by id.
     pub fn allocations_after(
         &self,
         after: Option<AllocationId>,
@@ -485,7 +489,7 @@ impl Server {
         self.state.allocations.iter_after(after).map(|allocation| allocation.record(None))
     }
 
-    /// An allocation and its peers, by its id.
+    /// Returns an allocation and the allocation's peers by id.
     #[must_use]
     pub fn allocation(&self, id: AllocationId) -> Option<(AllocationRecord, AllocationPeers)> {
         let allocations = &self.state.allocations;
@@ -493,38 +497,39 @@ impl Server {
         Some((allocation.record(None), allocation.peers()))
     }
 
-    /// The number of allocations.
+    /// Returns the number of allocations.
     #[must_use]
     pub fn allocation_count(&self) -> usize {
         self.state.allocations.len()
     }
 
-    /// The numbers of allocations by kind.
+    /// Returns the numbers of allocations by kind.
     #[must_use]
     pub const fn population(&self) -> Population {
         self.state.allocations.population()
     }
 
-    /// Traffic relayed so far. Visits all allocations.
+    /// Returns the traffic relayed so far. Visits all allocations.
     #[must_use]
     pub fn carried_traffic(&self) -> CarriedTraffic {
         self.state.allocations.carried()
     }
 
-    /// Adds the traffic of a fast path for an allocation that is gone to [`Self::carried_traffic`].
+    /// Adds the late-reported fast-path traffic of an ended allocation to
+    /// [`Self::carried_traffic`].
     pub fn carried_late(&mut self, client: &FiveTuple, traffic: &Traffic) {
         self.state.allocations.carried_late(client, traffic);
     }
 
-    /// The arrival of the request that waits under this id for a user or for relay sockets; the
-    /// start of its user's second look-up.
+    /// Returns the time at which a pending request arrived that waits for a user or for relay
+    /// sockets. For the second look-up of a user this is the start of that look-up.
     #[must_use]
     pub fn waits_since(&self, pending: PendingId) -> Option<Instant> {
         self.state.pending.waits_since(pending)
     }
 }
 
-/// ChannelData, for the allocation of its 5-tuple.
+/// Handles ChannelData for the allocation of the client's 5-tuple.
 fn handle_channel_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdict, DropReason> {
     let read = if from.policy.rfc5766_clients { channel_data_rfc5766 } else { channel_data };
     let message = read(from.bytes).map_err(|_| DropReason::MalformedChannelData)?;
@@ -537,7 +542,7 @@ fn handle_channel_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdi
     }
 }
 
-/// A Send indication, for the allocation of its 5-tuple.
+/// Handles a Send indication for the allocation of the client's 5-tuple.
 fn handle_send(
     state: &mut State,
     from: &FromClient<'_>,
@@ -550,7 +555,8 @@ fn handle_send(
     }
 }
 
-/// The allocation of the client of a packet. The packet completes a move (RFC 8016).
+/// Returns the allocation of a packet's client. A packet on the expected 5-tuple completes a move
+/// (RFC 8016).
 fn slot_of_client(state: &mut State, from: &FromClient<'_>) -> Option<Slot> {
     let five_tuple = &from.path.five_tuple;
     let slot = state.allocations.of_client(five_tuple)?;
@@ -560,12 +566,12 @@ fn slot_of_client(state: &mut State, from: &FromClient<'_>) -> Option<Slot> {
     Some(slot)
 }
 
-/// Queues data on a 5-tuple without an allocation, if one is on its way.
+/// Queues data on a 5-tuple with an allocation moving from another worker.
 fn queue_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdict, DropReason> {
     state.moves().queue_data(from.now, from.path, from.meta, from.bytes)
 }
 
-/// A well-formed message, by its class (RFC 8489 §6.3).
+/// Handles a well-formed message by class (RFC 8489 §6.3).
 fn handle_message(
     state: &mut State,
     now: Now,

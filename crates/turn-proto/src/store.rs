@@ -1,4 +1,5 @@
-//! The state of a server: small stores, each with verbs of its own. None of them knows a method.
+//! State of a server in small stores with separate methods. No store depends on the handling of a
+//! STUN method.
 
 pub(crate) mod allocation;
 pub(crate) mod allocations;

@@ -1,5 +1,5 @@
 //! Budgets for the effects of unauthenticated sources: responses, verifications and user look-ups.
-//! None of them may be used up by one source at the cost of another that has proved more.
+//! No source can use up a budget at the cost of a source that has proved more.
 
 use stun_wire::*;
 use turn_proto::*;
@@ -12,13 +12,13 @@ fn granting(per_second: u32) -> World {
     World::with(Policy { unauthenticated: UnauthenticatedBudget { per_second }, ..policy() })
 }
 
-/// Returns true if a request without credentials is answered.
+/// Returns true if a request without credentials gets a response.
 fn is_answered(world: &mut World, client: &mut Client, method: Method) -> bool {
     let request = client.bare(method, |_| ());
     matches!(world.from_client(&client.path, &request), Fate::Reply(_))
 }
 
-/// Floods from addresses of 198.51.100.0/24 with ports of their own: a forger's packets.
+/// Floods from addresses of 198.51.100.0/24 with a separate port each, as a forger's packets have.
 fn flood(world: &mut World, hosts: core::ops::Range<u8>, each: u16, method: Method) -> usize {
     let answered =
         hosts.flat_map(|host| (1..=each).map(move |port| (host, port))).filter(|(host, port)| {
@@ -28,7 +28,7 @@ fn flood(world: &mut World, hosts: core::ops::Range<u8>, each: u16, method: Meth
     answered.count()
 }
 
-/// Floods until a datagram without credentials is answered no more.
+/// Floods until a datagram without credentials gets no response.
 fn use_up(world: &mut World) {
     for method in [Method::ALLOCATE, Method::BINDING] {
         flood(world, 0..255, 20, method);
@@ -55,7 +55,7 @@ fn forged_datagrams_keep_nobody_from_logging_in_who_has_a_nonce() {
     client.log_in(&mut world);
     use_up(&mut world);
     client.allocate(&mut world);
-    // The same for whoever has to be told that a password is wrong.
+    // Likewise for a client with a wrong password, which must get a response.
     let mut wrong = Client::at("198.51.100.8:5000");
     world.advance(secs(2));
     wrong.log_in(&mut world);
@@ -144,8 +144,8 @@ fn a_flood_from_a_thousand_networks_is_bounded_and_connections_are_answered() {
     assert!(world.notices.iter().any(all), "the log tells of it");
 }
 
-/// Number of answers to requests with valid credentials and a hundred peers each. The clients send
-/// `requests` requests alternately, within a second.
+/// Returns the number of responses to requests with valid credentials and a hundred peers each. The
+/// clients send `requests` requests alternately, within a second.
 fn answers_within_a_second(world: &mut World, clients: &mut [Client], requests: u32) -> u32 {
     let mut answered = 0;
     for number in 0..requests {
@@ -247,8 +247,8 @@ fn secret(text: &[u8]) -> SharedSecret {
     SharedSecret { name: "web".into(), secret: Secret::new(text.into()) }
 }
 
-/// The number of these wrong passwords that are answered; the others are dropped before they are
-/// verified.
+/// Returns the number of these wrong passwords that get a response. The others are dropped before
+/// verification.
 fn wrong_passwords(world: &mut World, client: &mut Client, count: usize) -> usize {
     let mut wrong = client.clone();
     wrong.password = "looking-glass";
@@ -272,13 +272,13 @@ fn failed_verifications_are_budgeted_by_customer() {
     let mut guesser = Client::at("198.51.100.7:2");
     assert_eq!(wrong_passwords(&mut world, &mut guesser, 500), 100);
     assert_eq!(world.looked_up, 101);
-    // The right password is not even looked at, for now.
+    // Now the right password is not even verified.
     let request = guesser.sealed(&mut world, Method::ALLOCATE, |_| ());
     assert_eq!(
         world.from_client(&guesser.path, &request).dropped(),
         DropReason::VerificationBudget
     );
-    // A client with an allocation is, whoever shares its address.
+    // A client with an allocation is verified, even if others share the address.
     established.permit(&mut world, &[PEER]).success();
     established.refresh(&mut world, None).success();
     // So is one at another address, and all are soon after.
@@ -355,7 +355,8 @@ fn a_user_look_up_that_hangs_is_given_up() {
     assert_eq!(*to, client.path);
     assert_eq!(client.decode(&request, answer.clone()).code(), Some(500));
     assert!(world.refusals().contains(&Refusal::UserDatabaseUnavailable));
-    // Its answer comes too late for anything, and the next request is served as ever.
+    // The answer of the user database arrives too late for any request. The next request is served
+    // as usual.
     world.handle_event(Event::UserFound { pending: PendingId(0), answer: UserAnswer::Unknown });
     world.database_hangs = false;
     client.allocate(&mut world);
@@ -367,7 +368,7 @@ fn while_look_ups_hang_a_known_client_is_prolonged_without() {
     let mut client = Client::new(1);
     client.allocate(&mut world);
     world.database_hangs = true;
-    // Others have taken all slots there are for them.
+    // Other clients have taken all of their slots.
     for network in 0..250 {
         for port in 1..=20 {
             let mut other = Client::at(&format!("192.{network}.2.1:{port}"));
@@ -463,7 +464,7 @@ fn an_overload_makes_a_client_over_udp_repeat_its_request() {
     client.exchange(&mut world, &request).success();
 }
 
-/// A right password does not count as a guess, even for an expired credential.
+/// A right password is not charged as a guess, even for an expired credential.
 #[test]
 fn expired_credentials_do_not_lock_their_neighbours_out() {
     const SECRET: &[u8] = b"0123456789abcdef";
@@ -490,7 +491,7 @@ fn expired_credentials_do_not_lock_their_neighbours_out() {
     Client::at("198.51.100.7:2").allocate(&mut world);
 }
 
-/// A look-up is charged in place of its response: the number of responses equals the budget.
+/// A look-up is charged instead of its response: the number of responses equals the budget.
 #[test]
 fn a_request_whose_user_is_looked_up_is_charged_once() {
     const BUDGET: u32 = 200;
@@ -533,7 +534,7 @@ fn limited(change: impl FnOnce(&mut Quotas)) -> World {
     World::with(policy)
 }
 
-/// The number of these peers that a client may begin to send to, one after the other.
+/// Returns the number of these peers that a client may start to send to, one after another.
 fn new_peers(world: &mut World, client: &mut Client, numbers: core::ops::Range<u8>) -> usize {
     let mut permitted = |number| {
         let reply = client.permit(world, &[&format!("192.0.2.{number}:1")]);
@@ -562,7 +563,7 @@ fn new_peers_are_bounded_by_customer_whatever_the_allocation() {
     // Peers that it has cost nothing.
     first.permit(&mut world, &call).success();
     first.bind(&mut world, 0x4000, "192.0.2.1:1").success();
-    // Elsewhere nobody notices, and a second gives two more.
+    // Clients of another network notice nothing, and a second permits two more peers.
     let mut elsewhere = Client::at("198.51.100.8:1");
     elsewhere.allocate(&mut world);
     assert_eq!(new_peers(&mut world, &mut elsewhere, 1..51), 50);
@@ -632,7 +633,7 @@ fn a_spent_budget_is_told_once_a_minute_with_the_source() {
     assert_eq!(spent(&mut world), [(Budget::Bindings, network)]);
 }
 
-/// Keys are looked up beside requests for peers, once a minute.
+/// Keys are looked up once a minute during requests for peers, without delaying the requests.
 #[test]
 fn a_deleted_user_gets_no_more_peers_and_nobody_waits_for_the_database() {
     let permit = |client: &mut Client, world: &mut World| {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-/// Prefixes of keys, the files, and the number of requirements in each: none gets lost unnoticed.
+/// Prefixes of keys, the files, and the number of requirements in each. The numbers detect a lost
+/// requirement.
 const FILES: [(&str, &str, usize); 9] = [
     ("classic", "rfc3489", 7),
     ("5780", "rfc5780", 17),

@@ -29,7 +29,7 @@ fn server_session() {
     }
 }
 
-/// The corpus is worth starting from: it goes to most places already.
+/// The corpus is a useful start for fuzzing: it already covers most code.
 #[test]
 fn the_corpus_reaches_most_outcomes() {
     let reached: BTreeSet<_> =

@@ -1,9 +1,9 @@
-//! Instructions that each kind of packet costs the rules, counted by valgrind: the same on any
-//! machine of this architecture, so that a change that makes a path longer is seen where times
-//! would hide it.
+//! Number of instructions for each kind of packet, counted by valgrind. The count is equal on any
+//! machine of this architecture. A change that lengthens a path is therefore detected where times
+//! would hide the change.
 //!
-//! `costs.txt` has the counts of this build (`dev`, which is not what users run: they are for
-//! comparing). A failing test prints what the file would be.
+//! `costs.txt` contains the counts of this build. The profile `dev` is not the profile of users, so
+//! the counts are only for comparison. A failing test prints the new content of the file.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod support;
@@ -22,8 +22,8 @@ use turn_types::*;
 /// show.
 const REPETITIONS_MAX: u64 = 2000;
 
-/// Instructions after which a longer path is not repeated again: valgrind takes half a second for
-/// as many.
+/// Number of instructions after which a longer path is not repeated again. Valgrind takes half a
+/// second for this number.
 const INSTRUCTIONS_ENOUGH: u64 = 20_000_000;
 
 /// The part by which a count may differ: other versions of the C library copy and hash with other
@@ -41,7 +41,7 @@ struct Bench {
     header: HeaderBuffer,
 }
 
-/// One path, done once.
+/// A path, executed once.
 type Work = Box<dyn FnMut(&mut Bench)>;
 
 /// Peer with a permission and no channel.
@@ -50,7 +50,7 @@ const PERMITTED: &str = "192.0.2.20:1";
 impl Bench {
     fn new() -> Self {
         let mut policy = policy();
-        // Keys that are derived: looking up users is another one's work.
+        // Derived keys, because looking up users is not a part of the rules.
         policy.auth.userhash = false;
         policy.auth.secrets =
             vec![SharedSecret { name: "one".into(), secret: Secret::new((*SECRET).into()) }];
@@ -63,7 +63,7 @@ impl Bench {
         Self { world, client, relay, reply: Box::new([0; REPLY_MAX]), header: [0; HEADER_MAX] }
     }
 
-    /// Hands in a client's packet, and opens the relay socket that it asks for.
+    /// Passes a client's packet to the server, and opens the relay socket that the server requests.
     fn hand_in(&mut self, path: &ClientPath, packet: &[u8]) -> Verdict {
         let Self { world, reply, .. } = self;
         let (now, server) = (world.now, &mut world.server);
@@ -116,7 +116,7 @@ fn datagram(from: &str, header_len: u8) -> Work {
     })
 }
 
-/// An Allocate, and the Refresh that ends it.
+/// An Allocate, and the Refresh that deletes the allocation.
 fn allocation(bench: &mut Bench, of_prefix: bool) -> Work {
     let mut client = timed(9);
     if of_prefix {
@@ -190,7 +190,7 @@ fn work(path: &str, bench: &mut Bench) -> Work {
     }
 }
 
-/// A test for each path: it does what it should, and valgrind runs it.
+/// A test for each path: the result is correct, and valgrind runs the path.
 macro_rules! paths {
     ($($path:ident)*) => {
         const PATHS: &[&str] = &[$(stringify!($path)),*];

@@ -1,7 +1,7 @@
-//! Workers that claim and give back ports at the same time: every interleaving of them, and every
-//! value that the memory model lets them read.
+//! Workers that claim and release ports concurrently: every interleaving, and every value that the
+//! memory model permits them to read.
 //!
-//! The bitmap is compiled here once more, of loom's atomics.
+//! The bitmap is compiled again here with loom's atomics.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 extern crate alloc;
@@ -13,7 +13,7 @@ mod bitmap;
 #[allow(dead_code, unreachable_pub, reason = "a part of the library")]
 mod range;
 
-/// No more of it than the lowest ports take: loom keeps a history of each word.
+/// Smallest bitmap with the lowest permitted ports, because loom stores a history of each word.
 mod parts {
     pub(super) use loom::sync::atomic::AtomicU64;
 
@@ -69,7 +69,7 @@ fn nobody_goes_without_while_there_is_one_for_each() {
 fn a_pair_is_whole_or_not_there() {
     model(|| {
         let [any, pair] = both(2, [PortRequirement::Any, PortRequirement::EvenWithNext]);
-        // The one port leaves no pair; the pair leaves no port.
+        // The single port leaves no pair, and the pair leaves no port.
         assert!(any.is_some() != pair.is_some());
         assert!(pair.is_none_or(|pair| pair.len() == 2));
     });

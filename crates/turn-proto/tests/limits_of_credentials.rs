@@ -1,5 +1,5 @@
-//! Limits of one credential: in a time-limited name, and from the authorizer. They narrow what the
-//! realm allows, and never widen it.
+//! Limits of a credential, in a time-limited name and from the authorizer. Such limits narrow the
+//! permissions of the realm, and never widen them.
 
 use stun_wire::*;
 use turn_proto::*;
@@ -57,7 +57,7 @@ fn a_name_limits_the_allocations_of_its_account() {
     limited(2, "allocations=2").allocate(&mut world);
     let third = refusal(&mut world, &mut limited(3, "allocations=2"));
     assert_eq!(third, (Some(486), Some(Refusal::UserQuota)));
-    // The account is the same, whatever the limits are.
+    // The account does not depend on the limits.
     limited(4, "allocations=3").allocate(&mut world);
     assert_eq!(accounts(&world), ["alice"; 3]);
 }
@@ -101,7 +101,7 @@ fn a_name_limits_peers() {
     client.permit(&mut world, &[PEER]).success();
     client.use_channel(&mut world, 0x4000, PEER);
     for other in ["192.0.2.11:5000", "10.0.0.1:5000"] {
-        // The second one is within the limits, and the rules forbid it all the same.
+        // The second peer is within the limits, and the rules forbid this peer nevertheless.
         assert_eq!(client.permit(&mut world, &[other]).code(), Some(403), "{other}");
         assert_eq!(client.bind(&mut world, 0x4001, other).code(), Some(403), "{other}");
     }
@@ -133,7 +133,7 @@ fn limits_that_cannot_be_read_let_nobody_in() {
         let answer = refusal(&mut world, &mut limited(1, limits));
         assert_eq!(answer, (Some(403), Some(Refusal::UnreadableLimits)), "{limits}");
     }
-    // Whoever changes them has not the password.
+    // A client that changes the limits does not have the password.
     let mut forged = limited(2, "allocations=1");
     forged.user = "1900003600:alice?allocations=9";
     assert_eq!(refusal(&mut world, &mut forged), (Some(401), Some(Refusal::WrongSecret)));
@@ -142,7 +142,7 @@ fn limits_that_cannot_be_read_let_nobody_in() {
 #[test]
 fn an_account_without_a_name_has_a_quota_as_well() {
     let mut world = World::with(with_secret());
-    // The second one begins with no time: it is no credential of a secret at all.
+    // The second name starts without a time, so it is not a credential of a secret.
     for (name, expected) in [
         ("1900003600:?allocations=1", [None, Some(486)]),
         ("1900003600?allocations=1:x", [Some(401); 2]),
@@ -251,7 +251,7 @@ fn an_answer_that_never_comes_leaves_nothing() {
     world.held.clear();
     world.hold = false;
     assert_eq!(world.sockets.len(), 0);
-    // Its place in the quotas is free again, and so is its 5-tuple.
+    // The slot in the quotas is free again, and so is the 5-tuple.
     alice.allocate(&mut world);
 }
 

@@ -1,6 +1,6 @@
-//! The tests of this crate from the outside, as one program: each more would be linked with the
-//! whole crate. Three are apart: `no_allocation.rs` and `costs.rs` count for a whole process, and
-//! `interleavings.rs` compiles a part of the library with loom's atomics.
+//! Tests of this crate from the outside, as one program, because each further program would link
+//! the complete crate. Three tests are separate: `no_allocation.rs` and `costs.rs` count for an
+//! entire process, and `interleavings.rs` compiles a part of the library with loom's atomics.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod budgets;

@@ -1,5 +1,5 @@
-//! The packet path allocates no memory: neither relayed nor dropped packets, nor the answer
-//! to a Binding request.
+//! The packet path allocates no memory, for relayed packets, dropped packets, and the response to a
+//! Binding request.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! A new policy with many allocations: it holds immediately for every packet, and the permissions
-//! that it denies end in parts of bounded work.
+//! New policy with many allocations. The policy takes effect immediately for every packet, and
+//! denied permissions are removed in parts of bounded work.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ fn work_per_call_is_bounded_and_denied_peers_are_cut_immediately() {
 fn routes_rest_until_their_channels_are_judged() {
     let mut world = World::new();
     with_many(&mut world);
-    // Its route is judged first, though it was made last; the others have none.
+    // The route is judged first, although it was created last. The other allocations have no route.
     fill(&mut world);
     let (mut first, at_first) = subject(&mut world, 1);
     world.apply(stricter(&world));
@@ -151,7 +151,7 @@ fn routes_rest_until_their_channels_are_judged() {
     world.apply(Policy { peer_rules: rules(&[]), ..world.policy.clone() });
     finish(&mut world);
     for port in 100..100 + CLIENTS {
-        // Their allocations live.
+        // The clients already have allocations.
         let mut client = Client::new(port);
         client.log_in(&mut world);
         permit_many(&mut world, &mut client, MANY);

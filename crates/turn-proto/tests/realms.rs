@@ -1,5 +1,5 @@
-//! Realms as tenants: the choice of one for a request, rules of its own, and nothing of one of use
-//! in another.
+//! Realms as tenants: the choice of a realm for a request, the separate rules of each realm, and
+//! credentials that are invalid in another realm.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn realm(name: &str, policy: &Policy) -> RealmPolicy {
     }
 }
 
-/// A server with three realms; `change` makes the rules of the second its own.
+/// Returns a server policy with three realms. `change` alters the rules of the second realm.
 fn tenants(change: impl FnOnce(&mut RealmPolicy)) -> Policy {
     let mut policy = policy();
     policy.mobility = true;
@@ -62,7 +62,7 @@ fn told(reply: Reply, code: u16) -> Reply {
     reply
 }
 
-/// The realm that a client is told when it has no credentials.
+/// Returns the realm in the challenge that a client gets without credentials.
 fn challenged(world: &mut World, client: &mut Client) -> String {
     let request = client.bare(Method::ALLOCATE, |_| ());
     let reply = told(client.exchange(world, &request), 401);
@@ -106,7 +106,8 @@ fn page_name_and_listener_choose_the_realm() {
 #[test]
 fn credentials_name_their_realm_wherever_they_are_shown() {
     let mut world = world();
-    // It knows its realm, and has a nonce of another: a new nonce, and it may go on.
+    // A client with the right realm and a nonce of another realm gets a new nonce, and can
+    // continue.
     let mut client = Client::new(1000).of_realm(OTHER);
     let stale = told(client.try_allocate(&mut world, |_| ()), 438);
     assert_eq!(stale.first(AttributeType::REALM), Some(OTHER.as_bytes()));
@@ -125,7 +126,7 @@ fn an_unknown_realm_gets_the_challenge_of_the_one_that_serves_it() {
     assert_eq!(world.refusals().last(), Some(&Refusal::WrongRealm));
 }
 
-/// A nonce of one realm is none in another, also for the same client.
+/// A nonce of a realm is invalid in another realm, even for the same client.
 #[test]
 fn nonces_stay_in_their_realm() {
     let mut world = world();
@@ -139,7 +140,7 @@ fn nonces_stay_in_their_realm() {
     tenant.try_allocate(&mut world, |_| ()).success();
 }
 
-/// The same name with the same password is another user in another realm.
+/// An equal name with an equal password is another user in another realm.
 #[test]
 fn an_allocation_belongs_to_the_user_of_its_realm() {
     let mut world = world();
@@ -159,7 +160,7 @@ fn an_allocation_belongs_to_the_user_of_its_realm() {
 #[test]
 fn keys_of_another_realm_prove_nothing() {
     let mut world = world();
-    // Its key is made with its own realm, whatever it claims.
+    // The key depends on the client's own realm, regardless of the claimed realm.
     let mut client = Client::new(1000).from_page(PAGE).of_realm(OTHER);
     client.log_in(&mut world);
     client.password = "made for another realm";
@@ -231,8 +232,8 @@ fn with_token(port: u16, key: u8, server_name: &str, now: Now) -> Client {
     Client::new(port).with_token("shared", Token { bytes, mac_key: mac_key.to_vec() })
 }
 
-/// A key of the same name in two realms is two keys, and a token is for the realm that it was made
-/// for.
+/// Keys with an equal name in two realms are different keys, and a token is valid only in its
+/// realm.
 #[test]
 fn access_tokens_count_in_their_realm_alone() {
     let authority = |server_name: &str, key: u8| {

@@ -1,5 +1,5 @@
-//! Revoked credentials: their sessions end with the policy, and they are refused from then on, in
-//! their realm alone.
+//! Revoked credentials: their sessions end with the policy, and later requests are refused, only in
+//! the realm of the revocation.
 
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ fn a_name_with_limits_and_the_name_without_are_revoked_together() {
     }
 }
 
-/// Services and keyboards write one name in several ways: a revocation is for all of them.
+/// Services and keyboards write a name in several ways. A revocation applies to all spellings.
 #[test]
 fn each_spelling_of_a_name_is_revoked() {
     for (sent, shown, account) in [
@@ -292,7 +292,7 @@ fn sessions_of_a_removed_secret_or_key_end_on_request() {
     assert_eq!(live[..2], ["alice", "bob"], "neither carol nor the first token: {live:?}");
 }
 
-/// A service rotates its secrets during calls: clients get credentials of the new one for their
+/// A service rotates its secrets during calls. Clients get credentials of the new secret for their
 /// name.
 #[test]
 fn a_session_belongs_to_the_secret_of_its_latest_refresh() {

@@ -1,6 +1,7 @@
-//! Routes of bound channels for a path that forwards by itself. They never make it forward packets
-//! that the server would not. That every route has a socket, is told only when it is new, and is
-//! withdrawn once and before its socket closes, [`World`] asserts in every test of this crate.
+//! Routes of bound channels, for a path that forwards packets without the server. Routes never
+//! forward packets that the server would not forward. [`World`] asserts three facts in every test
+//! of this crate. Every route has a socket, is reported only when new, and is withdrawn once and
+//! before its socket closes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ fn a_channel_that_lost_its_route_gets_one_with_its_next_data() {
     world.routes.clear();
     world.server.await_data(id);
     assert_eq!(told(&mut world, |world| client.refresh(world, Some(0)).success()), 0);
-    // Of an allocation that has ended.
+    // A route of an ended allocation.
     world.server.await_data(id);
     assert!(world.server.claimant(id.allocation).is_none());
 }
@@ -430,7 +431,7 @@ fn a_hairpin_is_marked() {
     client.use_channel(&mut world, NUMBER, &other.to_string());
     let route = only(&world);
     assert_eq!((route.own, route.peer.0), (true, other));
-    // An address that this host lets go of is a peer like any other.
+    // An address that this host has lost is an ordinary peer.
     let allow = ["203.0.113.0/24".parse().unwrap()];
     let policy = Policy { peer_rules: PeerRules::new(&allow, &[], &[]), ..world.policy.clone() };
     world.apply(policy);
@@ -484,7 +485,7 @@ fn numbers_of_rfc_5766_have_routes_while_they_are_served() {
     assert_eq!(numbers(&world), []);
 }
 
-// What a fast path carried.
+// Traffic carried by a fast path.
 
 const CARRIED: Traffic = Traffic {
     to_peer_packets: 1,

@@ -1,5 +1,5 @@
-//! Random walks, in which routes and rules agree: a packet is forwarded if, and only if, a route
-//! says so, and to the same address.
+//! Random walks in which routes and rules agree: a packet is forwarded if, and only if, a route
+//! forwards it, and to the same address.
 
 use std::net::SocketAddr;
 
@@ -78,7 +78,7 @@ impl Walk {
         }
     }
 
-    /// Puts other rules in force, or the first ones.
+    /// Applies other rules, or the first rules again.
     fn reload(&mut self) {
         let mut policy = self.first.clone();
         match self.rng.below(6) {
@@ -92,8 +92,8 @@ impl Walk {
         self.world.apply(policy);
     }
 
-    /// Tries everything that a route could be for: it is forwarded if, and only if, a route says
-    /// so, and to the same address.
+    /// Sends every packet that a route could apply to. The server forwards the packet if, and only
+    /// if, a route exists, and to the same address.
     fn agree(&mut self) {
         for client in [0, 1] {
             for number in NUMBERS {
@@ -153,7 +153,7 @@ impl Walk {
             (Fate::ToClient { bytes, .. }, None) => {
                 let number = u16::from_be_bytes([bytes[0], bytes[1]]);
                 let is_indication = number < 0x4000;
-                // A number that clients may no longer use: user space alone goes on with it.
+                // Only user space continues with a number that clients may no longer use.
                 let is_retired = number > 0x4FFF && !self.world.policy.rfc5766_clients;
                 assert!(is_indication || is_retired, "{number:#x} without a route");
             }
@@ -178,7 +178,7 @@ fn routes_say_what_the_rules_say() {
         withdrawn += walk.withdrawn;
         walks += 1;
     });
-    // One walk alone, repeated by its seed, may be a short one.
+    // A single walk, repeated by its seed, may be a short walk.
     let often = |times: u32| walks == 1 || times > 5_000;
     assert!(followed.into_iter().all(often) && often(withdrawn), "{followed:?} {withdrawn}");
 }

@@ -1,5 +1,5 @@
-//! Flaws that relays of this kind have had: one test for each that could be had here again. Where
-//! it has a number, the number says where to read more.
+//! Known flaws of such relays, with a test for each flaw that could occur here. A number, where
+//! present, is a reference for details.
 
 use std::collections::BTreeSet;
 use std::iter::repeat_with;
@@ -28,7 +28,7 @@ const LOOPBACKS: [&str; 13] = [
     "2001:db8::5efe:127.0.0.1",
 ];
 
-/// The ways to write an address of somebody's internal network.
+/// Spellings of an address in an internal network.
 const INTERNALS: [&str; 14] = [
     "10.0.0.1",
     "172.16.0.1",
@@ -50,7 +50,7 @@ fn at_port(ip: &str, port: u16) -> String {
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
 
-/// Demands that a peer is out of reach by every way there is.
+/// Asserts that a peer is unreachable in every way.
 #[track_caller]
 fn out_of_reach(world: &mut World, client: &mut Client, ip: &str) {
     let peer = at_port(ip, 80);
@@ -131,7 +131,7 @@ fn ipv6_ranges_are_compared_as_numbers() {
     }
 }
 
-/// The relay's own services behind its own address: only live allocations are peers there, and only
+/// The relay's own services at its own address: only live allocations are peers there, and only
 /// while they live.
 #[test]
 fn the_servers_own_address_is_a_peer_only_where_an_allocation_lives() {
@@ -153,8 +153,8 @@ fn the_servers_own_address_is_a_peer_only_where_an_allocation_lives() {
     assert_eq!(fate.dropped(), DropReason::OwnAddress, "the port is somebody else's now");
 }
 
-/// CVE-2020-4067, CVE-2026-104074: bytes of earlier packets in padding and reason phrases. The same
-/// requests to twins, of which one writes over noise and the other over zeros.
+/// CVE-2020-4067, CVE-2026-104074: bytes of earlier packets in padding and reason phrases. Two
+/// twins get equal requests, and write responses over noise and over zeros.
 #[test]
 fn no_byte_of_an_answer_is_left_over_from_before() {
     let mut answers = [0x00, 0xFF].map(|noise| {
@@ -196,7 +196,7 @@ fn no_byte_of_an_answer_is_left_over_from_before() {
         }
         let relayed = world.server.allocations().next().unwrap().relayed[0].unwrap().0;
         for len in 0..6 {
-            // Its header buffer begins full of 0xEE in both, so it is decoded instead.
+            // The header buffer starts full of 0xEE in both, so the header is decoded instead.
             let bytes = world.from_peer(relayed, PEER, &vec![9; len]).to_client();
             let data = answer::DataIndication::decode(&bytes);
             assert_eq!((data.peer, data.data), (addr(PEER), Some(vec![9; len])));
@@ -205,14 +205,14 @@ fn no_byte_of_an_answer_is_left_over_from_before() {
         answers.push(world.icmp(relayed, PEER, (3, 3, 0)).unwrap().1);
         answers
     });
-    // The nonce differs in nothing but time, and the same seed makes the same choices.
+    // The nonce depends only on time, and an equal seed leads to equal choices.
     let [clean, noisy] = &mut answers;
     assert_eq!(clean.len(), 12);
     assert_eq!(clean, noisy);
 }
 
-/// CVE-2025-69217: ports and nonces from a generator with a state that could be computed from its
-/// output away. Everything random comes from the seed alone, and ports show no order.
+/// CVE-2025-69217: the state of the generator of ports and nonces could be computed from its
+/// output. Here all random values derive only from the seed, and ports show no order.
 #[test]
 fn what_is_random_follows_from_the_secret_seed_alone() {
     let ports = |seed: [u8; 32]| -> Vec<u16> {
@@ -232,7 +232,7 @@ fn what_is_random_follows_from_the_secret_seed_alone() {
     nearby[31] ^= 1;
     let other = ports(nearby);
     assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() <= 1);
-    // No step from one port to the next comes twice, as it would in a sequence.
+    // No step between consecutive ports occurs twice, unlike in a sequence.
     let steps: BTreeSet<u16> = one.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     assert!(steps.len() >= 38, "{one:?}");
     let high = one.iter().filter(|port| **port >= 57_344).count();
@@ -295,8 +295,8 @@ fn attributes_of_any_length_are_harmless() {
     client.refresh(&mut world, None).success();
 }
 
-/// CVE-2026-43994: an access token that overflowed a buffer before anybody was authenticated.
-/// Tokens mean nothing here: whatever they hold, the attribute is unknown.
+/// CVE-2026-43994: an access token that overflowed a buffer before authentication. Tokens have no
+/// meaning here: the attribute is unknown, regardless of the content.
 #[test]
 fn access_tokens_of_any_length_are_harmless() {
     let mut world = World::new();
@@ -316,8 +316,8 @@ fn access_tokens_of_any_length_are_harmless() {
     assert_eq!(reply.refused(420).unknown(), [AttributeType::ACCESS_TOKEN]);
 }
 
-/// CVE-2026-73215: EVEN-PORT without a reservation leaked the odd port, until no port was left for
-/// anybody. World::check counts ports and their holders after every step.
+/// CVE-2026-73215: EVEN-PORT without a reservation leaked the odd port, until no port was left.
+/// World::check counts ports and their holders after every step.
 #[test]
 fn even_ports_never_cost_more_ports_than_they_hold() {
     let mut world = World::with(with_ports(50_000, 50_007));
@@ -352,9 +352,9 @@ fn even_ports_never_cost_more_ports_than_they_hold() {
     assert_eq!(ports.used(), 8);
 }
 
-/// CVE-2026-73216: a quota was given back while the allocation lived on. However an allocation
-/// ends, its place is taken until then and free afterwards. World::check compares both after every
-/// step.
+/// CVE-2026-73216: a quota was released while the allocation lived on. The slot of an allocation is
+/// in use until the end, for any reason of the end, and free afterwards. World::check compares both
+/// after every step.
 #[test]
 fn a_place_in_the_quota_is_held_as_long_as_the_allocation() {
     let mut limited = policy();
@@ -391,7 +391,7 @@ fn a_place_in_the_quota_is_held_as_long_as_the_allocation() {
         }
         let mut third = Client::new(2000);
         third.try_allocate(&mut world, |_| ()).refused(486);
-        // Neither a Refresh nor a refusal gives anything back.
+        // Neither a Refresh nor a refusal releases anything.
         clients[0].refresh(&mut world, None).success();
         clients[0].permit(&mut world, &["127.0.0.1:1"]).refused(403);
         let mut thief = Client::new(1001).as_bob();
@@ -406,7 +406,7 @@ fn a_place_in_the_quota_is_held_as_long_as_the_allocation() {
     }
 }
 
-/// A dual allocation counts once, and until its second half ends.
+/// A dual allocation takes a single slot, until its second half ends.
 #[test]
 fn half_a_dual_allocation_gives_no_place_back() {
     let mut limited = policy();
@@ -430,7 +430,7 @@ fn a_flood_without_credentials_leaves_nothing_behind() {
     witness.log_in(&mut world);
     for port in 1..=2000 {
         let mut client = Client::new(port);
-        client.nonce = witness.nonce.clone(); // a real one, but somebody else's
+        client.nonce = witness.nonce.clone(); // a real nonce, but another client's
         for method in [Method::ALLOCATE, Method::REFRESH, Method::CHANNEL_BIND] {
             let request = client.sealed(&mut world, method, |_| ());
             assert_eq!(client.exchange(&mut world, &request).code(), Some(438));
@@ -442,8 +442,8 @@ fn a_flood_without_credentials_leaves_nothing_behind() {
     assert_eq!(world.server.poll_timeout(), None);
 }
 
-/// Two servers that answer each other for ever: an answer is never answered, and neither is an
-/// indication.
+/// Two servers could answer each other forever. A response never gets a response, and an indication
+/// gets none either.
 #[test]
 fn an_answer_is_never_answered() {
     let mut world = World::new();
@@ -456,8 +456,8 @@ fn an_answer_is_never_answered() {
     }
 }
 
-/// Port numbers of channels that were accepted up to 0xFFFF elsewhere, and time-outs that took a
-/// silent client's allocation long before its time: 8656-12.2-02, 8656-6-04.
+/// Channel numbers that were accepted up to 0xFFFF in other servers. Time-outs that ended a silent
+/// client's allocation long before its expiry: 8656-12.2-02, 8656-6-04.
 #[test]
 fn a_silent_client_keeps_its_allocation_for_its_lifetime() {
     let mut world = World::new();

@@ -1,4 +1,5 @@
-//! Shares of ports and quotas: a site with many time-limited names leaves ports to others.
+//! Shares of ports and quotas: a site with many time-limited names does not use up the ports of
+//! others.
 
 use std::net::Ipv6Addr;
 
@@ -61,7 +62,7 @@ fn a_site_leaves_relay_ports_to_others() {
     for number in 0..10 {
         assert!(allocates_elsewhere(&mut world, number), "client {number} of another network");
     }
-    // Ended allocations count no more; the site's allocations live until then.
+    // Ended allocations are not counted any more. The site's allocations live until then.
     assert_eq!(world.server.allocations().count(), count + 10);
     for number in 0..100 {
         let mut leaving = of_site(number);
@@ -128,7 +129,7 @@ fn policy_with_total(total: u32) -> Policy {
     policy
 }
 
-/// Networks do not count where addresses have no limit: many customers share an address.
+/// Networks have no shares if addresses have no limit, because many customers share an address.
 #[test]
 fn an_address_of_many_customers_has_all_ports() {
     let mut policy = with_secret(100);
@@ -162,7 +163,7 @@ fn one_user_leaves_relay_ports_to_others() {
     assert!(allocates_elsewhere(&mut world, 0));
 }
 
-/// A connection with an allocation stays, however full the table of connections is.
+/// A connection with an allocation is never evicted, even from a full table of connections.
 #[test]
 fn one_user_leaves_connections_that_may_have_an_allocation_to_others() {
     let limited = Quotas { stream_allocations: 200, dtls_allocations: 300, ..Quotas::default() };

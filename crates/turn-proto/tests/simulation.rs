@@ -1,10 +1,9 @@
-//! Whole conversations in a simulated world, many seeds, everything judged after each step.
+//! Complete conversations in a simulated world, with many seeds and checks after each step.
 //!
-//! Clients behind NATs and lossy links allocate, permit, bind and talk to peers through the server
-//! while others invent, replay, mutate and forge packets, ports turn out to be taken, the user
-//! database stalls and operators interfere. The invariants are in [`sim::ledger`] and
-//! [`sim::driver::Driver::audit`]. `SEED=... cargo test -p turn-proto simulation` runs one world
-//! alone.
+//! Clients behind NATs and lossy links allocate, permit, bind and talk to peers through the server.
+//! Others invent, replay, mutate and forge packets. Ports are in use, the user database stalls, and
+//! operators interfere. The invariants are in [`sim::ledger`] and [`sim::driver::Driver::audit`].
+//! `SEED=... cargo test -p turn-proto simulation` runs a single world.
 
 #[path = "sim/nodes/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "parts of the simulated world")]
@@ -29,7 +28,7 @@ use crate::sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips, 
 /// Lifetime of clients in a run: past the ends of permissions, channels and allocations.
 const RUN: Duration = Duration::from_secs(1_500);
 
-/// Longer than anything can live on without its client.
+/// Longer than any state can live without its client.
 const AFTER: Duration = Duration::from_secs(3_700);
 
 /// Totals of all runs.
@@ -111,7 +110,7 @@ struct Scene {
     peers: Vec<NodeId>,
     hostiles: Vec<NodeId>,
     nats: Vec<NodeId>,
-    /// Links between clients or NATs and the rest.
+    /// Links between clients or NATs and the other hosts.
     access: Vec<LinkId>,
     /// Nothing is corrupted or forged.
     clean: bool,
@@ -119,7 +118,7 @@ struct Scene {
     /// Time-limited names are good.
     secrets: bool,
     board: Board,
-    /// All relay addresses, also the ones that are switched off for now.
+    /// All relay addresses, including temporarily disabled addresses.
     relay: Vec<RelayAddress>,
 }
 
@@ -129,7 +128,7 @@ impl Scene {
         let mut rng = world.rng().fork();
         let tap = SharedTap::default();
         let clean = rng.below(2) == 0;
-        // Now and then a world where all is well, so that clients must succeed.
+        // Some worlds have no faults, and clients must succeed there.
         let mild = rng.below(4) == 0;
         let policy = random_policy(&mut rng, mild);
         let relay = policy.relay.clone();
@@ -218,7 +217,7 @@ impl Scene {
 
     fn client(&mut self, number: u8, me: SocketAddr, listener: usize) -> ClientNode {
         let name = match self.rng.below(5) {
-            // A time-limited name, good for longer than the run.
+            // A time-limited name, valid for longer than the run.
             0 if self.secrets => format!("{}:{number}", 1_700_000_000 + 2_000_000),
             _ => (*self.rng.pick(&USERS)).to_owned(),
         };
@@ -242,7 +241,7 @@ impl Scene {
         .map(|text| PeerAddr(addr(text)))
         .to_vec();
         if self.rng.below(3) == 0 {
-            // Where nobody may go: the server itself, its host, its neighbours.
+            // Forbidden destinations: the server, its host, and its neighbours.
             let forbidden =
                 ["198.51.100.1:3478", "127.0.0.1:80", "10.0.0.1:80", "[2001:db8:1::1]:3478"];
             peers.extend(forbidden.map(|text| PeerAddr(addr(text))));
@@ -260,7 +259,7 @@ impl Scene {
 
     fn add_hostiles(&mut self, internet: NodeId, tap: &SharedTap) {
         for number in 0..self.rng.below(3) as u8 {
-            // Within a prefix that peers are allowed from, and one that clients may permit.
+            // Addresses within allowed prefixes, so clients may permit these peers.
             let me = vec![
                 SocketAddr::new([192, 0, 2, 66 + number].into(), 6_000),
                 SocketAddr::new([0x2001, 0xdb8, 2, 0, 0, 0, 0, 0x66].into(), 6_000),
@@ -385,7 +384,7 @@ impl Scene {
         });
     }
 
-    /// Everybody vanishes without a word; then nothing must be left.
+    /// All hosts vanish silently. Then no state may remain.
     fn end(&mut self, total: &mut Total) {
         for id in self.clients.iter().chain(&self.peers).chain(&self.hostiles).copied() {
             self.world.act(id, |node, _, _| match node {
@@ -424,7 +423,8 @@ impl Scene {
 fn random_policy(rng: &mut Rng, mild: bool) -> Policy {
     let mut policy = policy();
     if rng.below(2) == 0 {
-        // A time-limited name cannot be recovered from its hash: one or the other.
+        // A time-limited name cannot be recovered from its hash, so a policy has either hashes or
+        // secrets.
         policy.auth.userhash = true;
         policy.auth.secrets.clear();
     }
@@ -446,7 +446,7 @@ fn random_policy(rng: &mut Rng, mild: bool) -> Policy {
         policy.quotas.bytes_per_second = 500;
     }
     if rng.below(4) == 0 {
-        // One family only.
+        // Keep a single family.
         let family = rng.index(2);
         policy.relay.remove(family);
     }

@@ -1,9 +1,8 @@
-//! Clients over streams in a simulated world: messages cut into single bytes, segments that
-//! overtake each other, connections that stall and that end in the middle of a message. Nothing is
-//! lost, altered or out of order, and the end of a connection is the end of all that the client
-//! had.
+//! Clients over streams in a simulated world: messages cut into single bytes, reordered segments,
+//! connections that stall, and connections that close in the middle of a message. Nothing is lost,
+//! altered or out of order, and the end of a connection ends all state of the client.
 //!
-//! `SEED=... cargo test -p turn-proto stream_simulation` runs one world alone.
+//! `SEED=... cargo test -p turn-proto stream_simulation` runs a single world.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,10 +18,10 @@ use turn_types::{Instant, Now, PeerAddr, Prefix, Transport};
 use crate::sim::driver::{Driver, Sent};
 use crate::sim::setup::{USERS, addr, listeners, look_up, password_of, policy, relay_ips};
 
-/// Everybody talks for this long.
+/// Duration of all conversations.
 const RUN: Duration = Duration::from_secs(200);
 
-/// Longer than whatever is on its way.
+/// Longer than any delay in the network.
 const AFTER: Duration = Duration::from_secs(60);
 
 enum Node {
@@ -74,7 +73,7 @@ impl ServerNode {
         let Some(number) = Stream::connection_of(bytes) else { return };
         if let Some((known, _)) = self.connections.get(&from) {
             if number < *known {
-                // Of one that was given up.
+                // Bytes of an abandoned connection.
                 return;
             }
             if number > *known {
@@ -98,7 +97,7 @@ impl ServerNode {
         }
     }
 
-    /// Cuts the next whole message off.
+    /// Removes the next complete message.
     fn next(&mut self, from: SocketAddr) -> Option<Vec<u8>> {
         let (_, connection) = self.connections.get_mut(&from)?;
         match next_message(&connection.partial) {
@@ -131,7 +130,7 @@ impl ServerNode {
                     if listeners().iter().any(|one| one.0 == from) =>
                 {
                     let mut bytes = payload;
-                    // Whatever the server sends is a whole number of words (RFC 8656 §12.5).
+                    // Each message of the server has a multiple of 4 bytes (RFC 8656 §12.5).
                     bytes.resize(bytes.len().next_multiple_of(4), 0);
                     for segment in stream.send(&bytes, *segment) {
                         out.send(Packet::udp(from, to, segment));
@@ -204,9 +203,9 @@ struct ClientNode {
     /// Numbers of messages sent and echoed on this connection.
     sent: u32,
     echoed: u32,
-    /// Over all connections.
+    /// Sum over all connections.
     total_echoed: u32,
-    /// No more is begun.
+    /// True if no new message is started.
     quiet: bool,
     violation: Option<String>,
 }
@@ -326,8 +325,8 @@ impl ClientNode {
         self.send(&message[..len.next_multiple_of(4)], out);
     }
 
-    /// Ends the connection, now and then in the middle of a message, and begins another from the
-    /// same port.
+    /// Closes the connection, sometimes in the middle of a message, and opens another from the same
+    /// port.
     fn leave(&mut self, out: &mut Outbox) {
         if self.rng.below(2) == 0 {
             // The beginning of ChannelData.
@@ -373,7 +372,7 @@ impl ClientNode {
     }
 }
 
-/// The message of this number: its length and bytes follow from it.
+/// Returns the message of this number, which determines its length and bytes.
 fn payload_of(number: u32) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.resize(4 + (number as usize * 37) % 900, number as u8);
@@ -484,7 +483,7 @@ impl Scene {
         }
     }
 
-    /// No new messages; all of them have come back.
+    /// Stops new messages. All messages must have returned.
     fn quiet(&mut self) -> u64 {
         for id in self.clients.clone() {
             self.world.act(id, |node, _, _| match node {

@@ -1,12 +1,12 @@
-//! The two addresses of a connection.
+//! Pair of addresses that identifies a connection.
 
 use std::net::SocketAddr;
 
-/// The client's and the server's address of a connection or a DTLS handshake.
+/// Client and server address of a connection or a DTLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressPair {
-    /// The client's address and port.
+    /// Address and port of the client.
     pub client: SocketAddr,
-    /// The server's address and port, as the client addressed it.
+    /// Address and port of the server, as addressed by the client.
     pub server: SocketAddr,
 }

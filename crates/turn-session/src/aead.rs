@@ -1,4 +1,4 @@
-//! Keys that protect records of TLS and DTLS.
+//! AEAD keys that protect records of TLS and DTLS.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, UnboundKey,
@@ -6,16 +6,16 @@ use aws_lc_rs::aead::{
 use state_format::{Malformed, Reader, Value, Writer, variants};
 use zeroize::Zeroizing;
 
-/// Length of the tag of each cipher.
+/// Length of an authentication tag in bytes, equal for all ciphers.
 pub(crate) const TAG: usize = 16;
 
-/// Length of the explicit part of the nonce, in records of AES-GCM in TLS 1.2 (RFC 5288 §3).
+/// Length in bytes of the nonce's explicit part, in records of AES-GCM in TLS 1.2 (RFC 5288 §3).
 pub(crate) const EXPLICIT: usize = 8;
 
-/// Length of the longest key.
+/// Maximum length of a key in bytes.
 const KEY_MAX: usize = 32;
 
-/// AEAD that protects records.
+/// AEAD cipher that protects records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cipher {
     Aes128Gcm,
@@ -26,7 +26,8 @@ pub(crate) enum Cipher {
 variants!(Cipher, "cipher of records" { 1 => Aes128Gcm, 2 => Aes256Gcm, 3 => ChaCha20Poly1305 });
 
 impl Cipher {
-    /// Prepares a key; `None` for one of another length.
+    /// Prepares a key for encryption. Returns `None` if the key has the wrong length for the
+    /// cipher.
     pub(crate) fn prepare(self, key: &KeyBytes) -> Option<LessSafeKey> {
         let algorithm = match self {
             Self::Aes128Gcm => &AES_128_GCM,
@@ -36,7 +37,7 @@ impl Cipher {
         UnboundKey::new(algorithm, key.expose()).ok().map(LessSafeKey::new)
     }
 
-    /// Length of a key.
+    /// Returns the length of a key in bytes.
     pub(crate) const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -44,7 +45,7 @@ impl Cipher {
         }
     }
 
-    /// Length of the explicit part of the nonce in each record of version 1.2.
+    /// Returns the length in bytes of the nonce's explicit part in each record of version 1.2.
     pub(crate) const fn explicit_in_12(self) -> usize {
         match self {
             Self::Aes128Gcm | Self::Aes256Gcm => EXPLICIT,
@@ -52,14 +53,14 @@ impl Cipher {
         }
     }
 
-    /// Length of the nonce part from the handshake in version 1.2: the salt of AES-GCM (RFC 5288
-    /// §3), the IV of ChaCha20-Poly1305 (RFC 7905 §2).
+    /// Returns the length in bytes of the nonce part from the handshake in version 1.2. This is the
+    /// salt of AES-GCM (RFC 5288 §3), or the IV of ChaCha20-Poly1305 (RFC 7905 §2).
     pub(crate) const fn fixed_in_12(self) -> usize {
         NONCE_LEN - self.explicit_in_12()
     }
 }
 
-/// Secret bytes, wiped when dropped.
+/// Secret key bytes, wiped from memory when dropped.
 #[derive(Clone)]
 pub(crate) struct KeyBytes(Zeroizing<Box<[u8]>>);
 
@@ -73,8 +74,8 @@ impl KeyBytes {
     }
 }
 
-/// Part of each nonce that is not in the record. Inline: it is short, and worth nothing without the
-/// key.
+/// Part of each nonce that records do not contain. Stored inline, without wiping: the part is
+/// short, and worthless without the key.
 #[derive(Clone)]
 pub(crate) struct FixedPart {
     bytes: [u8; NONCE_LEN],
@@ -82,7 +83,7 @@ pub(crate) struct FixedPart {
 }
 
 impl FixedPart {
-    /// `None`: it is longer than a nonce.
+    /// Copies the part. Returns `None` if the part is longer than a nonce.
     pub(crate) fn new(part: &[u8]) -> Option<Self> {
         let mut bytes = [0; NONCE_LEN];
         bytes.get_mut(..part.len())?.copy_from_slice(part);

@@ -1,4 +1,4 @@
-//! The certificates of the server, and the rules of TLS that go with them.
+//! Certificates of the server, and their selection for a handshake.
 
 mod challenges;
 mod identity;
@@ -27,10 +27,10 @@ pub use self::labels::with_usual_labels;
 /// none are accepted too.
 pub(crate) const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
 
-/// Why a certificate cannot be used.
+/// Reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The chain has no certificate in it.
+    /// The chain contains no certificate.
     #[error("no certificate found (expected PEM: -----BEGIN CERTIFICATE-----)")]
     NoCertificate,
     /// A part of the chain cannot be read.
@@ -39,19 +39,19 @@ pub enum CertificateError {
     /// The key cannot be read.
     #[error("its key cannot be read (PEM): {0}")]
     Key(rustls::pki_types::pem::Error),
-    /// Key and certificate do not go together, or are of a kind that is not served.
+    /// Key and certificate do not match, or have a type that the server does not support.
     #[error("{0}")]
     Unusable(rustls::Error),
-    /// Authorities for clients that are of no use.
+    /// The authorities for client certificates are unusable.
     #[error("{0}")]
     Authorities(#[from] VerifierBuilderError),
-    /// OpenSSL, the DTLS library, rejects it.
+    /// OpenSSL, the DTLS library, rejects the certificate or the key.
     #[error("it cannot be used for DTLS: {0}")]
     UnusableForDtls(openssl::error::ErrorStack),
     /// The key cannot be decrypted.
     #[error("its key cannot be decrypted with the password")]
     Password,
-    /// The key is encrypted, and there is no password.
+    /// The key is encrypted, and no password was provided.
     #[error("its key is encrypted")]
     Encrypted,
     /// The certificate is damaged.
@@ -59,11 +59,11 @@ pub enum CertificateError {
     Damaged,
 }
 
-/// A certificate with its chain and key.
+/// Certificate with its chain and private key.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
-    /// The same for DTLS.
+    /// Chain and key in OpenSSL's form, for DTLS.
     identity: Identity,
     /// Start of validity, in seconds since 1970.
     starts: i64,
@@ -72,10 +72,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a chain, the server's own certificate first, and its key, both as PEM.
+    /// Reads a chain, the server's own certificate first, and its unencrypted key, both as PEM.
     ///
     /// # Errors
-    /// The chain or the key is invalid, or they do not match.
+    /// The chain or the key is invalid, they do not match, or the key is encrypted.
     pub fn read(pem: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let pem = &*with_usual_labels(pem);
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
@@ -95,10 +95,10 @@ impl Certificate {
         Ok(Self { key: Arc::new(signer), identity, starts, expires })
     }
 
-    /// Reads them with a key that is encrypted with a password.
+    /// Reads a chain and its password-encrypted key, both as PEM.
     ///
     /// # Errors
-    /// As for [`Self::read`], or the password is wrong.
+    /// [`Self::read`] would fail for the decrypted key, or the password is wrong.
     pub fn read_encrypted(
         pem: &[u8],
         key: &[u8],
@@ -110,26 +110,26 @@ impl Certificate {
         Self::read(pem, &key)
     }
 
-    /// Expiry, in seconds since 1970.
+    /// Returns the expiry, in seconds since 1970.
     #[must_use]
     pub const fn expires(&self) -> i64 {
         self.expires
     }
 
-    /// Start of validity, in seconds since 1970.
+    /// Returns the start of validity, in seconds since 1970.
     #[must_use]
     pub const fn starts(&self) -> i64 {
         self.starts
     }
 
-    /// False if the chain has further certificates, and none of them has signed the server's own:
-    /// no client could verify it.
+    /// Returns false if the chain has further certificates, and none of them has signed the
+    /// server's own. No client could verify such a chain.
     #[must_use]
     pub fn is_signed_by_chain(&self) -> bool {
         self.identity.is_signed_by_chain()
     }
 
-    /// True if the certificate is valid for this name.
+    /// Returns true if the certificate is valid for this name.
     #[must_use]
     pub fn is_for(&self, name: &str) -> bool {
         let (Ok(name), Some(own)) = (ServerName::try_from(name), self.key.cert.first()) else {
@@ -140,17 +140,17 @@ impl Certificate {
     }
 }
 
-/// Encrypted as PKCS #8, or as OpenSSL did before it.
+/// Returns true if a PEM key is encrypted, as PKCS #8 or in OpenSSL's older format.
 fn is_encrypted(key: &[u8]) -> bool {
     let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
     marks.iter().any(|mark| key.windows(mark.len()).any(|part| part == *mark))
 }
 
-/// The certificates in force. They are chosen for each handshake, so that new ones are for new
-/// connections and the others go on; the keys of session tickets stay.
+/// Certificates in effect, chosen anew for each handshake. A replacement applies to new
+/// connections; existing connections and the keys of session tickets are unaffected.
 #[derive(Default)]
 pub struct Certificates {
-    /// The first is the default, for clients without server name indication.
+    /// The first certificate is the default, for clients without server name indication.
     certificates: RwLock<Vec<Certificate>>,
     challenges: Challenges,
 }
@@ -161,20 +161,20 @@ impl Certificates {
         *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
-    /// Challenges of a certificate authority, which are answered at the same ports.
+    /// Returns the pending challenges of a certificate authority, answered on the same ports.
     #[must_use]
     pub const fn challenges(&self) -> &Challenges {
         &self.challenges
     }
 
-    /// True if there is no certificate.
+    /// Returns true if there is no certificate.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.certificates.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Certificates for a DTLS client: the matches of its server name, or all if none matches; of
-    /// these the first of each kind of key.
+    /// Returns certificates for a DTLS client: those that match the server name, or all if none
+    /// matches. If several have the same type of key, only the first is returned.
     pub(crate) fn identities(&self, name: Option<&str>) -> Vec<Identity> {
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         let is_for = |certificate: &&Certificate| name.is_some_and(|name| certificate.is_for(name));
@@ -193,7 +193,7 @@ impl Certificates {
             return self.challenges.choose(hello);
         }
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
-        // Of a key that the client can verify: with both kinds, each has a certificate.
+        // The client must support the type of key. A server can have a certificate for each type.
         let fits = |certificate: &&Certificate| {
             certificate.key.key.choose_scheme(hello.signature_schemes()).is_some()
         };
@@ -211,7 +211,7 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// Authorities that sign the certificates of clients.
+/// Certificate authorities that sign the certificates of clients.
 #[derive(Clone, Debug)]
 pub struct ClientAuthorities(pub(crate) Arc<RootCertStore>);
 
@@ -219,7 +219,7 @@ impl ClientAuthorities {
     /// Reads the authorities' certificates, as PEM.
     ///
     /// # Errors
-    /// A certificate is invalid, or there is none.
+    /// A certificate is invalid, or the PEM contains no certificate.
     pub fn read(pem: &[u8]) -> Result<Self, CertificateError> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(&with_usual_labels(pem)) {

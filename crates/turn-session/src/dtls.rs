@@ -1,4 +1,4 @@
-//! The server's end of DTLS 1.2 (RFC 6347, RFC 7350), as values: datagrams in, datagrams out, no
+//! The server's side of DTLS 1.2 (RFC 6347, RFC 7350), as values: datagrams in, datagrams out, no
 //! sockets.
 //!
 //! ```text
@@ -9,13 +9,15 @@
 //!                              <------------  ServerHello .. ServerHelloDone
 //! ClientKeyExchange .. Finished ----------->           engine: OpenSSL
 //!                              <------------  ChangeCipherSpec, Finished
-//! data                         <----------->           engine: records of our own
+//! data                         <----------->           engine: this crate's record layer
 //! ```
 //!
-//! Before a client returns the cookie, and so shows that it receives at its address, the server
-//! keeps no state and sends nothing larger than it received (RFC 6347 §4.2.1). Each verified
-//! session has a [`DtlsEngine`]: OpenSSL does the handshake, and a separate record layer uses the
-//! keys. The [state](DtlsState) of an established session can move to another process.
+//! A client that returns the cookie proves that packets to its address arrive. Until then, the
+//! server keeps no state and sends nothing larger than the client's datagram (RFC 6347 §4.2.1).
+//!
+//! Each verified session has a [`DtlsEngine`]. OpenSSL performs the handshake, and the record layer
+//! of this crate uses the resulting keys. The [state](DtlsState) of an established session can move
+//! to another process.
 
 mod association;
 mod context;
@@ -45,9 +47,9 @@ pub use pieces::{HelloPiece, PartialHello};
 pub use record::{begins_handshake, is_dtls};
 pub use state::DtlsState;
 
-/// Most bytes that a datagram adds to its plaintext: the header, an explicit nonce and a tag (RFC
+/// Maximum number of bytes that protection adds to a plaintext: header, explicit nonce and tag (RFC
 /// 6347 §4.1, RFC 5288 §3), with a margin.
 pub const OVERHEAD_MAX: usize = 64;
 
-/// Longest plaintext of a record (RFC 6347 §4.1.1).
+/// Maximum length of a record's plaintext in bytes (RFC 6347 §4.1.1).
 pub const PLAINTEXT_MAX: usize = 1 << 14;

@@ -1,24 +1,24 @@
-//! Protocol of a connection, by its first bytes.
+//! Detection of a connection's protocol by its first byte.
 
-/// Protocol of a client. Everything but TLS and HTTP is left to STUN.
+/// Protocol of a client's connection. Everything except TLS and HTTP is treated as STUN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamProtocol {
-    /// A TLS record with a handshake in it (RFC 8446 §5.1).
+    /// TLS: the first record contains a handshake (RFC 8446 §5.1).
     Tls,
-    /// STUN (RFC 8489 §5), or bytes that STUN rejects.
+    /// STUN (RFC 8489 §5), or bytes that the STUN parser rejects.
     Stun,
-    /// HTTP: a browser or a checker that mistook the port.
+    /// HTTP: a browser or a health check that uses the wrong port.
     Http,
 }
 
-/// The content type of a TLS record with a handshake in it.
+/// Content type of a TLS record that contains a handshake.
 const HANDSHAKE: u8 = 22;
 
-/// Detects the protocol by the first byte of a connection; `None` while there is none.
+/// Detects the protocol by the first byte of a connection. Returns `None` if `bytes` is empty.
 ///
-/// ChannelData (0x40 to 0x4F) cannot come first, because it requires an allocation on the same
-/// connection. So the letters A to Z start the method of an HTTP request. STUN begins with two zero
-/// bits and its methods with four more, which leaves TLS's 22 free (RFC 7983 §7).
+/// ChannelData (0x40 to 0x4F) cannot be first, because it requires an allocation on the same
+/// connection. The letters A to Z therefore start the method of an HTTP request. STUN starts with
+/// two zero bits and its methods with four more, so TLS's 22 is unambiguous (RFC 7983 §7).
 #[must_use]
 pub fn detect_protocol(bytes: &[u8]) -> Option<StreamProtocol> {
     bytes.first().map(|first| match first {

@@ -1,10 +1,10 @@
 //! HTTP requests on a STUN port: browsers, health checks, and challenges of certificate
 //! authorities.
 
-/// Prefix of a challenge request of a certificate authority (RFC 8555 §8.3).
+/// Prefix of a challenge request from a certificate authority (RFC 8555 §8.3).
 const CHALLENGE: &[u8] = b"GET /.well-known/acme-challenge/";
 
-/// The longest token that is looked for: they have 22 characters at least, and some have 86.
+/// Maximum length of a challenge token in bytes. Tokens have at least 22 characters, some have 86.
 const TOKEN_MAX: usize = 256;
 
 /// Kind of an HTTP request.
@@ -18,7 +18,7 @@ pub enum HttpRequest<'a> {
     Other,
 }
 
-/// Classifies the beginning of a request.
+/// Classifies an HTTP request by its first bytes.
 #[must_use]
 pub fn classify_request(request: &[u8]) -> HttpRequest<'_> {
     let common = request.len().min(CHALLENGE.len());
@@ -36,7 +36,8 @@ pub fn classify_request(request: &[u8]) -> HttpRequest<'_> {
     }
 }
 
-/// Characters of base64url, the alphabet of a token: none of them can end a line of the answer.
+/// Returns true for the characters of base64url, the alphabet of a token. None of these characters
+/// can terminate a line of the response.
 const fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }

@@ -1,14 +1,14 @@
-//! Session protocols between the bytes of a connection and its messages, as values: bytes in, bytes
-//! out, no sockets and no clock.
+//! Session protocols between the bytes of a connection and its messages. Each is a value: bytes in,
+//! bytes out, no sockets and no clock.
 //!
 //! - [`proxy_protocol`] reads the client's address from a load balancer's header.
-//! - [`dtls`] answers unknown clients statelessly, and is the server's end of DTLS for verified
-//!   ones.
-//! - [`OutQueue`] holds unsent bytes, within a bound.
-//! - [`Tls`] is the server's end of TLS, with the current [`Certificates`].
+//! - [`dtls`] answers unknown clients without state, and implements the server's side of DTLS for
+//!   verified clients.
+//! - [`OutQueue`] is a bounded queue of unsent bytes.
+//! - [`Tls`] is the server's side of TLS, with the current [`Certificates`].
 //! - [`classify_request`] recognises HTTP requests on a STUN port.
-//! - [`detect_protocol`] recognises STUN, TLS and HTTP by the first byte, so that one port serves
-//!   all.
+//! - [`detect_protocol`] recognises STUN, TLS and HTTP by the first byte: a single port serves all
+//!   three.
 #![forbid(unsafe_code)]
 
 mod address_pair;

@@ -1,40 +1,41 @@
-//! Bounded queue of messages to be sent on a stream.
+//! Bounded queue of messages to send on a stream.
 
 use std::collections::VecDeque;
 
 use state_format::fields;
 
-/// A queued message.
+/// Message in the queue.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
-    /// Bytes of it that are not sent yet.
+    /// Number of unsent bytes.
     left: usize,
-    /// Partly sent: it must be sent completely, or the stream loses its framing.
+    /// True if the message is partly sent. It must then be sent completely, or the stream loses its
+    /// framing.
     begun: bool,
-    /// It may be dropped in favour of later ones.
+    /// True if the message may be dropped in favour of later messages.
     droppable: bool,
-    /// The caller's tag.
+    /// Tag provided by the caller.
     tag: u32,
 }
 
-/// Whole messages as bytes, bounded. When there are too many the oldest data is dropped: it is late
-/// already, and behaves like datagrams that were lost. Answers never are.
+/// Bounded queue of complete messages, as bytes. Above the limit, the oldest data is dropped: late
+/// data is like a lost datagram. Answers are never dropped.
 #[derive(Debug, Default)]
 pub struct OutQueue {
     bytes: VecDeque<u8>,
     messages: VecDeque<Queued>,
-    /// Number of messages that may not be dropped.
+    /// Number of queued messages that must not be dropped.
     answers: usize,
 }
 
-/// A message to queue.
+/// Message to append to an [`OutQueue`].
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
     /// Consecutive parts of the message.
     pub parts: [&'a [u8]; 3],
     /// True for data, which may be dropped; false for answers.
     pub droppable: bool,
-    /// Passed to the callback when the message is sent or dropped.
+    /// Value passed to the callback when the message is sent or dropped.
     pub tag: u32,
 }
 
@@ -44,31 +45,31 @@ impl Outgoing<'_> {
     }
 }
 
-/// A queued message, as another process gets it.
+/// Queued message in the form that moves to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedMessage {
-    /// Bytes of it that are not sent yet.
+    /// Number of unsent bytes.
     pub left: u32,
-    /// It is partly sent.
+    /// True if the message is partly sent.
     pub begun: bool,
-    /// It may be dropped in favour of later ones.
+    /// True if the message may be dropped in favour of later messages.
     pub droppable: bool,
-    /// Tag that it was pushed with.
+    /// Tag from the [`Outgoing`] message.
     pub tag: u32,
 }
 
 fields!(QueuedMessage { 1 => left, 2 => begun, 3 => droppable, 4 => tag or 0 });
 
-/// Answers exceed the limit: the remote does not read.
+/// Error: queued answers exceed the limit, because the remote does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
 
 impl OutQueue {
-    /// Appends a message. Above `most` bytes data is dropped, the oldest first, and finally this
-    /// message; `on_drop` receives the tag of each.
+    /// Appends a message. If the queue would exceed `most` bytes, data is dropped, the oldest
+    /// first, and finally this message. `on_drop` receives the tag of each dropped message.
     ///
     /// # Errors
-    /// Answers alone exceed the limit. This one is not queued.
+    /// The queued answers and this one exceed the limit. This answer is not queued.
     pub fn push(
         &mut self,
         message: Outgoing<'_>,
@@ -88,7 +89,7 @@ impl OutQueue {
             }
         }
         if was_above {
-            // The limit is lower than before.
+            // `most` is lower than in an earlier call.
             self.bytes.shrink_to(most);
         }
         for part in message.parts {
@@ -100,23 +101,23 @@ impl OutQueue {
         Ok(())
     }
 
-    /// Drops the oldest data message of which no byte was sent, and returns its tag.
+    /// Drops the oldest data message without sent bytes, and returns the message's tag.
     fn drop_oldest(&mut self) -> Option<u32> {
         let place = self.messages.iter().position(|queued| queued.droppable && !queued.begun)?;
         let start: usize = self.messages.iter().take(place).map(|queued| queued.left).sum();
         let queued = self.messages.remove(place)?;
-        // Few bytes are in front of it: answers, and one partly sent message.
+        // Only answers and one partly sent message precede the dropped message, so few bytes move.
         self.bytes.drain(start..start + queued.left);
         Some(queued.tag)
     }
 
-    /// The next bytes, in the two slices of a ring buffer.
+    /// Returns the next bytes to send, as the two slices of a ring buffer.
     #[must_use]
     pub fn next(&self) -> (&[u8], &[u8]) {
         self.bytes.as_slices()
     }
 
-    /// Removes sent bytes; `on_sent` receives the tag of each message that is complete.
+    /// Removes sent bytes. `on_sent` receives the tag of each message that is completely sent.
     pub fn sent(&mut self, bytes: usize, mut on_sent: impl FnMut(u32)) {
         let mut bytes = bytes.min(self.bytes.len());
         self.bytes.drain(..bytes);
@@ -133,10 +134,10 @@ impl OutQueue {
         }
     }
 
-    /// The messages in it, for another process; their bytes are [`next`](Self::next).
+    /// Returns the queued messages, for another process. [`next`](Self::next) returns their bytes.
     pub fn messages(&self) -> impl Iterator<Item = QueuedMessage> {
         self.messages.iter().map(|queued| QueuedMessage {
-            // `most` bounds the queue far below.
+            // `most` keeps the queue far below this maximum.
             left: u32::try_from(queued.left).unwrap_or(u32::MAX),
             begun: queued.begun,
             droppable: queued.droppable,
@@ -144,7 +145,8 @@ impl OutQueue {
         })
     }
 
-    /// The queue of another process. `None`: the messages have more or less bytes.
+    /// Rebuilds the queue of another process. Returns `None` if the lengths of the messages do not
+    /// add up to the number of bytes.
     #[must_use]
     pub fn restore(bytes: Vec<u8>, messages: &[QueuedMessage]) -> Option<Self> {
         let sum: u64 = messages.iter().map(|message| u64::from(message.left)).sum();
@@ -162,38 +164,39 @@ impl OutQueue {
         })
     }
 
-    /// True if the queue is empty.
+    /// Returns true if the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Number of queued bytes.
+    /// Returns the number of queued bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Size of the queue in memory, in bytes: without the list of its messages.
+    /// Returns the size of the byte buffer in memory, in bytes, without the list of messages.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Number of queued answers, partly sent ones included.
+    /// Returns the number of queued answers, including partly sent answers.
     #[must_use]
     pub const fn answers(&self) -> usize {
         self.answers
     }
 
-    /// Tags of all queued messages, when they cannot be sent any more.
+    /// Empties the queue of a connection that cannot send any more, and returns the tags of all
+    /// messages.
     pub fn give_up(&mut self) -> impl Iterator<Item = u32> {
         self.bytes.clear();
         self.answers = 0;
         std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)
     }
 
-    /// Frees the memory of a burst, if the queue is empty. Call it rarely: memory freed in each
+    /// Frees the memory of a burst, if the queue is empty. Call this rarely: memory freed in each
     /// iteration is allocated again in the next.
     pub fn shrink(&mut self) {
         if self.is_empty() {
@@ -234,7 +237,7 @@ mod tests {
         assert!(OutQueue::restore(all(&queue)[1..].to_vec(), &messages).is_none());
         let mut restored = OutQueue::restore(all(&queue), &messages).unwrap();
         assert_eq!(all(&restored), all(&queue));
-        // The first has begun, and the second is an answer: the third makes place.
+        // The first message is partly sent, and the second is an answer: the third is dropped.
         assert_eq!(push(&mut restored, 9, 30, true), (Ok(()), vec![3]));
         let mut sent = Vec::new();
         assert_eq!(restored.answers(), queue.answers());
@@ -310,8 +313,8 @@ mod tests {
     }
 
     proptest! {
-        /// Under any pushes and takes, whole messages leave in order, each has one fate, and the
-        /// queue stays within its bound.
+        /// For any sequence of pushes and takes: complete messages leave in order, each has one
+        /// fate, and the queue remains within its bound.
         #[test]
         fn each_message_leaves_whole_or_is_dropped(
             steps in proptest::collection::vec((0_usize..60, any::<bool>(), 0_usize..80), 1..200)

@@ -1,61 +1,61 @@
 //! The PROXY protocol, versions 1 and 2: the client's address of a connection through a load
 //! balancer.
 //!
-//! The header comes first on the connection, before TLS. It is accepted only from known load
-//! balancers, and required from them: an optional header would let any client choose its address.
-//! (HAProxy's `doc/proxy-protocol.txt`.)
+//! The header is the first data on the connection, before TLS. It is accepted only from configured
+//! load balancers, and required from them: an optional header would let any client choose its
+//! address. (HAProxy's `doc/proxy-protocol.txt`.)
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::AddressPair;
 
-/// Longest header that is read. The specification's longest without extensions has 232 bytes; the
-/// rest are extensions, which are skipped: a server name, an ALPN, data of a certificate.
+/// Maximum length of a header in bytes. The specification's longest header without extensions has
+/// 232 bytes. Extensions are skipped: a server name, an ALPN, data of a certificate.
 pub const HEADER_MAX: usize = 2048;
 
-/// Longest line of version 1, with its line ending.
+/// Maximum length in bytes of a line of version 1, with its line ending.
 const LINE_MAX: usize = 107;
 
 const LINE_BEGIN: &[u8] = b"PROXY ";
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Bytes before the addresses of version 2.
+/// Number of bytes before the addresses in version 2.
 const FIXED: usize = 16;
 
-/// A header.
+/// PROXY header at the start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Length of the header in bytes; the client's bytes follow.
+    /// Length of the header in bytes. The client's bytes follow.
     pub len: usize,
-    /// Addresses of the connection; `None`: the load balancer itself, for example a health check,
-    /// or a client with an unknown address.
+    /// Addresses of the connection. `None` for a connection of the load balancer itself, for
+    /// example a health check, or for a client with an unknown address.
     pub ends: Option<AddressPair>,
 }
 
-/// Why a connection that has to begin with a header is of no use.
+/// Reason why the start of a connection is not a valid PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// No PROXY header.
+    /// The connection does not start with a PROXY header.
     #[error("the connection does not begin with a PROXY header")]
     Missing,
     /// The line of version 1 is malformed.
     #[error("the PROXY line is malformed")]
     Line,
-    /// A version, command, family or protocol that there is not, or not over TCP.
+    /// The version, command, family or protocol is unknown, or the protocol is not TCP.
     #[error("the PROXY header has an unknown version, command or family")]
     Unknown,
-    /// The addresses of version 2 are cut off.
+    /// The addresses of version 2 are truncated.
     #[error("the PROXY header is too short for its addresses")]
     TooShort,
-    /// Longer than [`HEADER_MAX`], or than a line may be.
+    /// The header exceeds [`HEADER_MAX`], or the line of version 1 exceeds its maximum length.
     #[error("the PROXY header is too long")]
     TooLong,
 }
 
-/// Reads the header at the start of a connection; `None` while it is incomplete.
+/// Reads the header at the start of a connection. Returns `None` while the header is incomplete.
 ///
 /// # Errors
-/// The connection is to be closed.
+/// The bytes are not a valid header. The connection must be closed.
 pub fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if begins(bytes, LINE_BEGIN) {
         return line(bytes);
@@ -66,13 +66,13 @@ pub fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Err(Malformed::Missing)
 }
 
-/// Returns whether the bytes begin with a header of either version.
+/// Returns true if the bytes start with a header of either version.
 #[must_use]
 pub fn is_header(bytes: &[u8]) -> bool {
     bytes.starts_with(LINE_BEGIN) || bytes.starts_with(SIGNATURE)
 }
 
-/// True if the bytes begin with `with`, as far as there are any.
+/// Returns true if `bytes` is a prefix of `with`, or starts with it.
 fn begins(bytes: &[u8], with: &[u8]) -> bool {
     bytes.iter().zip(with).all(|(byte, right)| byte == right)
 }
@@ -85,7 +85,7 @@ fn line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let text = std::str::from_utf8(&within[..end]).map_err(|_| Malformed::Line)?;
     let mut words = text.split(' ').skip(1);
     let ends = match words.next() {
-        // Any bytes may follow.
+        // Any bytes may follow (HAProxy's `doc/proxy-protocol.txt`).
         Some("UNKNOWN") => None,
         Some("TCP4") => Some(line_ends::<Ipv4Addr>(words)?),
         Some("TCP6") => Some(line_ends::<Ipv6Addr>(words)?),
@@ -94,7 +94,7 @@ fn line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Ok(Some(Header { len: end + 2, ends }))
 }
 
-/// Two addresses and two ports, and no more.
+/// Parses the addresses of a line: two addresses, two ports, and nothing else.
 fn line_ends<'a, A: std::str::FromStr + Into<IpAddr>>(
     mut words: impl Iterator<Item = &'a str>,
 ) -> Result<AddressPair, Malformed> {
@@ -115,7 +115,7 @@ fn address<A: std::str::FromStr + Into<IpAddr>>(text: &str) -> Result<IpAddr, Ma
     Ok(address.to_canonical())
 }
 
-/// As specified: digits alone, no leading zero.
+/// Parses a port. The specification permits only digits, without a leading zero.
 fn port(text: &str) -> Result<u16, Malformed> {
     let number: u16 = text.parse().map_err(|_| Malformed::Line)?;
     if number.to_string() == text { Ok(number) } else { Err(Malformed::Line) }
@@ -141,14 +141,14 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
         _ if is_local => None,
         0x11 => Some(binary_ends::<4>(body)?),
         0x21 => Some(binary_ends::<16>(body)?),
-        // Unspecified, or a Unix socket, which has no address.
+        // Unspecified, or a Unix socket, which has no IP address.
         0x00 | 0x31 => None,
         _ => return Err(Malformed::Unknown),
     };
     Ok(Some(Header { len, ends }))
 }
 
-/// Two addresses of so many bytes and two ports; extensions may follow.
+/// Parses two addresses of `BYTES` bytes each and two ports. Extensions may follow.
 fn binary_ends<const BYTES: usize>(body: &[u8]) -> Result<AddressPair, Malformed>
 where
     IpAddr: From<[u8; BYTES]>,
@@ -171,7 +171,7 @@ mod tests {
         Some(AddressPair { client: client.parse().unwrap(), server: server.parse().unwrap() })
     }
 
-    /// Version 2 with the fields after the signature.
+    /// Builds a header of version 2 with the fields after the signature.
     fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
         let len = u16::try_from(body.len()).unwrap().to_be_bytes();
         [&SIGNATURE[..], &[command, family], &len, body].concat()
@@ -229,7 +229,8 @@ mod tests {
         assert_eq!(read(&longer), Err(Malformed::TooLong));
     }
 
-    /// On other listeners, a header shows that a load balancer is not configured.
+    /// On listeners without PROXY protocol, a header reveals a load balancer that is not
+    /// configured.
     #[test]
     fn a_header_is_recognised_by_all_of_its_beginning() {
         assert!(is_header(b"PROXY TCP4 ") && is_header(&v2(0x21, 0x11, &V4)));

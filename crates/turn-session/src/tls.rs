@@ -21,35 +21,39 @@ use negotiated::Negotiated;
 use restored::Restored;
 pub use state::TlsState;
 
-/// The longest record, as plaintext and with all that is around it (RFC 8446 §5.2), and some more.
+/// Maximum length of a record in bytes with header and protection (RFC 8446 §5.2), plus a margin.
 const RECORD_BYTES: usize = 17 << 10;
 
-/// Least number of bytes to read at once, regardless of room: the excess plaintext waits in the TLS
-/// state.
+/// Minimum number of bytes per read from the network, regardless of free space. Excess plaintext
+/// waits in the TLS state.
 const PIECE_BYTES: usize = 4096;
 
-/// Most records that one [`Tls::take`] decrypts after the handshake. Each costs a microsecond, and
-/// a KeyUpdate six, however short it is: 64 KiB of them would take 15 milliseconds.
+/// Maximum number of records that one [`Tls::take`] decrypts after the handshake. Each record costs
+/// a microsecond, and a KeyUpdate six, however short: 64 KiB of KeyUpdates would take 15
+/// milliseconds.
 pub const RECORDS_PER_TAKE: usize = 64;
 
-/// The server's end of a TLS connection. After the handshake it can move to another process: it
-/// [leaves](Self::leave) this one and is [resumed](Self::resume) there. Clients notice nothing.
+/// The server's side of a TLS connection.
+///
+/// After the handshake, the connection can move to another process: [`leave`](Self::leave) exports
+/// the state, and [`resume`](Self::resume) continues from it. Clients do not notice.
 pub struct Tls {
     layer: Layer,
     untaken: Untaken,
-    /// Number of records of which the caller was not told.
+    /// Number of decrypted records that [`records_taken`](Self::records_taken) has not yet
+    /// returned.
     taken: usize,
-    /// The remote has sent close_notify.
+    /// True after close_notify from the remote.
     has_ended: bool,
-    /// Error that has ended the connection. Boxed for the others, which have none.
+    /// Error that has terminated the connection. Boxed, because most connections have none.
     failure: Option<Box<TlsError>>,
 }
 
 /// Record layer of a connection.
 enum Layer {
-    /// Of a handshake in this process.
+    /// Connection with a handshake in this process.
     Negotiated(Box<Negotiated>),
-    /// With the keys of another process.
+    /// Connection with keys from another process.
     Restored(Box<Restored>),
 }
 
@@ -64,7 +68,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// A new connection before the handshake.
+    /// Creates a connection before the handshake.
     ///
     /// # Errors
     /// The configuration is not valid for a server.
@@ -77,16 +81,19 @@ impl Tls {
         Self { layer, untaken, taken: 0, has_ended: false, failure: None }
     }
 
-    /// Goes on with a connection that has left another process, or this one. See [`TlsState`] for
-    /// who may.
+    /// Continues a connection exported by another process, or by this process. See [`TlsState`] for
+    /// the condition.
     ///
-    /// Its keys cannot change any more, as their secret does not come along. A client that updates
-    /// its keys (KeyUpdate, RFC 8446 §4.6.3), which few do, gets an alert, and [`take`](Self::take)
-    /// fails. So it does when the server's keys have protected as many records as they may: 16
-    /// million with AES-GCM, counted from the handshake or the last KeyUpdate.
+    /// The keys of a resumed connection cannot change, because [`TlsState`] does not contain the
+    /// secret they derive from. So [`take`](Self::take) fails, after an alert to the client, in two
+    /// cases:
+    ///
+    /// - The client updates its keys (KeyUpdate, RFC 8446 §4.6.3), which few clients do.
+    /// - The server's keys have protected the maximum number of records: 16 million with AES-GCM,
+    ///   counted from the handshake or the last KeyUpdate.
     ///
     /// # Errors
-    /// The state is none of a connection.
+    /// The state does not describe a valid connection.
     pub fn resume(mut state: TlsState) -> Result<Self, TlsError> {
         let untaken = Untaken::restore(std::mem::take(&mut state.untaken));
         let has_ended = state.has_ended;
@@ -96,24 +103,23 @@ impl Tls {
         Ok(Self { has_ended, ..resumed })
     }
 
-    /// Returns true if it can [leave](Self::leave): its handshake is complete, and it has not
-    /// failed.
+    /// Returns true if the connection can [leave](Self::leave): the handshake is complete, and
+    /// there was no error.
     #[must_use]
     pub fn may_leave(&self) -> bool {
         let may_leave = match &self.layer {
             Layer::Negotiated(negotiated) => negotiated.may_leave(),
             Layer::Restored(_) => true,
         };
-        // rustls may hold bytes that are no record.
+        // rustls may have buffered bytes that are not a TLS record.
         may_leave && self.failure.is_none() && !self.untaken.is_foreign()
     }
 
-    /// Takes the connection apart for another process, with all bytes that were not yet read or
-    /// written. This value is gone then: nothing is sent here any more, so that no record has the
-    /// sequence number of another one.
+    /// Exports the connection for another process, with all bytes not yet read or written. This
+    /// consumes the value, so nothing more is sent here, and no sequence number is used twice.
     ///
     /// # Errors
-    /// Returns the connection as it was: it [may not leave](Self::may_leave).
+    /// Returns the unchanged connection if it [may not leave](Self::may_leave).
     pub fn leave(self) -> Result<TlsState, Self> {
         if !self.may_leave() {
             return Err(self);
@@ -125,28 +131,28 @@ impl Tls {
         })
     }
 
-    /// Most bytes to read from the network when there is `room` for plaintext, so that
-    /// [`take`](Self::take) can write all of it.
+    /// Returns the maximum number of bytes to read from the network when there is space for `room`
+    /// bytes of plaintext. [`take`](Self::take) can then write all plaintext.
     #[must_use]
     pub const fn most(room: usize) -> usize {
-        // If most of a record came before, all of its plaintext may be returned now.
+        // If most of a record has already arrived, its complete plaintext may be returned now.
         match room.checked_sub(RECORD_BYTES) {
             Some(rest) if rest > PIECE_BYTES => rest,
             _ => PIECE_BYTES,
         }
     }
 
-    /// Decrypts bytes from the network, and writes the plaintext into `room`, as far as it fits;
-    /// [`read`](Self::read) returns the rest. Returns the number of bytes written.
+    /// Decrypts bytes from the network into `room`, and returns the number of bytes written. If the
+    /// plaintext does not fit, [`read`](Self::read) returns the remainder.
     ///
-    /// After the handshake it decrypts [`RECORDS_PER_TAKE`] records at most, and retains further
-    /// bytes. While [`has_records`](Self::has_records) returns true, the next calls get no
-    /// ciphertext.
+    /// After the handshake, each call decrypts at most [`RECORDS_PER_TAKE`] records, and retains
+    /// further bytes. While [`has_records`](Self::has_records) returns true, call this method
+    /// without ciphertext.
     ///
     /// # Errors
-    /// Not TLS, no common parameters, or for a [resumed](Self::resume) connection keys that have to
-    /// change. [Write](Self::write_to) the alert before closing the connection: all that comes
-    /// later fails as well.
+    /// The bytes are not TLS, there are no common parameters, or the keys of a
+    /// [resumed](Self::resume) connection must change. [Write](Self::write_to) the alert before
+    /// closing the connection. All further ciphertext fails as well.
     pub fn take(&mut self, ciphertext: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         match &self.failure {
             Some(failure) if !ciphertext.is_empty() => return Err(TlsError::clone(failure)),
@@ -159,19 +165,19 @@ impl Tls {
         taken
     }
 
-    /// Returns true if records are retained, which the next [`take`](Self::take) decrypts.
+    /// Returns true if records are retained for the next [`take`](Self::take) to decrypt.
     #[must_use]
     pub fn has_records(&self) -> bool {
         self.failure.is_none() && self.untaken.has_record()
     }
 
-    /// Returns the number of records decrypted since the last call, without the handshake's.
+    /// Returns the number of records decrypted since the last call, without those of the handshake.
     pub const fn records_taken(&mut self) -> usize {
         std::mem::replace(&mut self.taken, 0)
     }
 
     fn take_pieces(&mut self, mut bytes: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
-        // The time of a handshake is measured by the caller.
+        // The caller measures the time of a handshake, so the number of records is unlimited.
         let records = if self.is_agreed() { RECORDS_PER_TAKE } else { usize::MAX };
         let mut most = Most { records, kept_bytes: Self::most(room.len()) };
         let len = self.take_most(&mut bytes, room, &mut most);
@@ -202,7 +208,7 @@ impl Tls {
         Ok(len)
     }
 
-    /// Reads decrypted plaintext, as far as there is room, and returns its length.
+    /// Reads decrypted plaintext into `room`, up to its length, and returns the number of bytes.
     pub fn read(&mut self, room: &mut [u8]) -> usize {
         match &mut self.layer {
             Layer::Negotiated(negotiated) => negotiated.read(room),
@@ -210,7 +216,8 @@ impl Tls {
         }
     }
 
-    /// Encrypts as much as there is room for, and returns the number of bytes.
+    /// Encrypts plaintext up to the free space of the ciphertext buffer, and returns the number of
+    /// plaintext bytes accepted.
     pub fn write(&mut self, plaintext: [&[u8]; 2]) -> usize {
         let mut taken = 0;
         for piece in plaintext {
@@ -226,7 +233,7 @@ impl Tls {
         taken
     }
 
-    /// True if there are bytes to be written.
+    /// Returns true if encrypted bytes are waiting to be written.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         match &self.layer {
@@ -235,10 +242,10 @@ impl Tls {
         }
     }
 
-    /// Writes encrypted bytes.
+    /// Writes encrypted bytes to `writer`, and returns the number of bytes written.
     ///
     /// # Errors
-    /// Errors of the writer.
+    /// The writer has failed.
     pub fn write_to(&mut self, writer: &mut dyn io::Write) -> io::Result<usize> {
         match &mut self.layer {
             Layer::Negotiated(negotiated) => negotiated.write_to(writer),
@@ -246,7 +253,7 @@ impl Tls {
         }
     }
 
-    /// Sends close_notify.
+    /// Queues close_notify.
     pub fn end(&mut self) {
         match &mut self.layer {
             Layer::Negotiated(negotiated) => negotiated.end(),
@@ -254,15 +261,15 @@ impl Tls {
         }
     }
 
-    /// True if the remote has sent close_notify (RFC 8446 §6.1), after all bytes that can be
-    /// [read](Self::read). The connection below may stay open.
+    /// Returns true if the remote has sent close_notify (RFC 8446 §6.1), after all bytes that can
+    /// be [read](Self::read). The underlying connection may remain open.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// The name that the client asked for (SNI, RFC 6066 §3), in lower case; none before its first
-    /// flight was read.
+    /// Returns the server name requested by the client (SNI, RFC 6066 §3), in lower case. `None` if
+    /// the client sent no name, or before its first flight was read.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         match &self.layer {
@@ -271,7 +278,7 @@ impl Tls {
         }
     }
 
-    /// True if the handshake is complete.
+    /// Returns true if the handshake is complete.
     #[must_use]
     pub fn is_agreed(&self) -> bool {
         match &self.layer {

@@ -1,18 +1,17 @@
-//! The versions, cipher suites and key exchanges that handshakes may agree on, over TLS and DTLS
-//! alike.
+//! Versions, cipher suites and key exchanges that handshakes may agree on, for TLS and DTLS.
 
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
-/// Versions of TLS that clients may speak.
+/// Versions of TLS that clients may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersions {
-    /// 1.2 and 1.3.
+    /// TLS 1.2 and 1.3.
     #[default]
     From12,
-    /// 1.3 alone.
+    /// Only TLS 1.3.
     Only13,
 }
 
@@ -26,26 +25,26 @@ impl TlsVersions {
     }
 }
 
-/// A cipher suite: forward secrecy and authenticated encryption (RFC 9325 §4.2).
+/// Cipher suite with forward secrecy and authenticated encryption (RFC 9325 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CipherSuite {
-    /// `TLS_AES_256_GCM_SHA384`, of TLS 1.3.
+    /// `TLS_AES_256_GCM_SHA384`, only in TLS 1.3.
     Aes256,
-    /// `TLS_AES_128_GCM_SHA256`, of TLS 1.3.
+    /// `TLS_AES_128_GCM_SHA256`, only in TLS 1.3.
     Aes128,
-    /// `TLS_CHACHA20_POLY1305_SHA256`, of TLS 1.3.
+    /// `TLS_CHACHA20_POLY1305_SHA256`, only in TLS 1.3.
     ChaCha20,
-    /// `TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384`, of TLS 1.2.
+    /// `TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384`, only in TLS 1.2.
     EcdsaAes256,
-    /// `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`, of TLS 1.2.
+    /// `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`, only in TLS 1.2.
     EcdsaAes128,
-    /// `TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256`, of TLS 1.2.
+    /// `TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256`, only in TLS 1.2.
     EcdsaChaCha20,
-    /// `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`, of TLS 1.2.
+    /// `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`, only in TLS 1.2.
     RsaAes256,
-    /// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`, of TLS 1.2.
+    /// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`, only in TLS 1.2.
     RsaAes128,
-    /// `TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256`, of TLS 1.2.
+    /// `TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256`, only in TLS 1.2.
     RsaChaCha20,
 }
 
@@ -64,7 +63,7 @@ impl CipherSuite {
         }
     }
 
-    /// The name in OpenSSL, of a suite of TLS and DTLS 1.2.
+    /// Returns OpenSSL's name of a suite of TLS and DTLS 1.2. `None` for suites of TLS 1.3.
     const fn openssl(self) -> Option<&'static str> {
         match self {
             Self::Aes256 | Self::Aes128 | Self::ChaCha20 => None,
@@ -78,16 +77,16 @@ impl CipherSuite {
     }
 }
 
-/// A group of the key exchange.
+/// Group of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyExchange {
-    /// X25519 with ML-KEM-768, which a quantum computer does not break; of TLS 1.3.
+    /// X25519 with ML-KEM-768, resistant to quantum computers. Only in TLS 1.3.
     X25519MlKem768,
     /// X25519.
     X25519,
-    /// The curve P-256.
+    /// Curve P-256.
     Secp256r1,
-    /// The curve P-384.
+    /// Curve P-384.
     Secp384r1,
 }
 
@@ -101,7 +100,7 @@ impl KeyExchange {
         }
     }
 
-    /// The name in OpenSSL, of a group of DTLS 1.2.
+    /// Returns OpenSSL's name of a group of DTLS 1.2. `None` for groups of TLS 1.3.
     const fn openssl(self) -> Option<&'static str> {
         match self {
             Self::X25519MlKem768 => None,
@@ -112,22 +111,22 @@ impl KeyExchange {
     }
 }
 
-/// The rules of handshakes.
+/// Rules for the parameters of TLS and DTLS handshakes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsRules {
-    /// Versions of TLS. DTLS is 1.2 always.
+    /// Versions of TLS. DTLS always uses version 1.2.
     pub versions: TlsVersions,
-    /// Cipher suites, the preferred one first; all where there is none.
+    /// Cipher suites, the preferred one first. An empty list permits all.
     pub cipher_suites: Vec<CipherSuite>,
-    /// Groups of the key exchange, the preferred one first; all where there is none.
+    /// Groups of the key exchange, the preferred one first. An empty list permits all.
     pub key_exchange: Vec<KeyExchange>,
 }
 
-/// Cipher suites of DTLS without a choice: those of TLS 1.2 (RFC 9325 §4.2).
+/// Cipher suites of DTLS if [`TlsRules`] selects none: those of TLS 1.2 (RFC 9325 §4.2).
 const DTLS_SUITES: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 impl TlsRules {
-    /// The cryptography that rustls may use.
+    /// Returns the cryptography that rustls may use.
     pub(crate) fn provider(&self) -> CryptoProvider {
         let mut provider = aws_lc_rs::default_provider();
         if !self.cipher_suites.is_empty() {
@@ -140,7 +139,7 @@ impl TlsRules {
         provider
     }
 
-    /// Cipher suites of DTLS 1.2, as OpenSSL writes them.
+    /// Returns the cipher suites of DTLS 1.2, in OpenSSL's notation.
     pub(crate) fn dtls_suites(&self) -> String {
         if self.cipher_suites.is_empty() {
             return DTLS_SUITES.to_owned();
@@ -149,7 +148,7 @@ impl TlsRules {
         names.join(":")
     }
 
-    /// Groups of DTLS 1.2, as OpenSSL writes them; `None` for those of OpenSSL.
+    /// Returns the groups of DTLS 1.2, in OpenSSL's notation. `None` for OpenSSL's default groups.
     pub(crate) fn dtls_groups(&self) -> Option<String> {
         let names: Vec<_> = self.key_exchange.iter().filter_map(|group| group.openssl()).collect();
         (!self.key_exchange.is_empty()).then(|| names.join(":"))

@@ -1,4 +1,4 @@
-//! Every input in the fuzz corpus, through the function of its target.
+//! Replay of every input in the fuzz corpus through the function of its target.
 
 #[path = "../../../fuzz/src/connection.rs"]
 #[expect(unreachable_pub, reason = "public in the crate it comes from")]

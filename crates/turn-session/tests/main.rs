@@ -1,5 +1,5 @@
-//! The tests of this crate from the outside, as one program: each more would be linked with the
-//! whole crate.
+//! Integration tests of this crate, as one program: each further program would be linked with the
+//! complete crate.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod corpus;

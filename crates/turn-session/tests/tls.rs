@@ -36,7 +36,7 @@ fn client(roots: RootCertStore, alpn: &[&[u8]]) -> ClientConnection {
     ClientConnection::new(Arc::new(config), name).unwrap()
 }
 
-/// Bytes that the client sends.
+/// Returns the bytes that the client sends.
 fn from_client(client: &mut ClientConnection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while client.wants_write() {
@@ -45,7 +45,7 @@ fn from_client(client: &mut ClientConnection) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that the server sends.
+/// Returns the bytes that the server sends.
 fn from_server(tls: &mut Tls) -> Vec<u8> {
     let mut bytes = Vec::new();
     while tls.wants_write() {
@@ -61,13 +61,13 @@ fn to_client(tls: &mut Tls, client: &mut ClientConnection) -> Vec<u8> {
     while !bytes.is_empty() {
         client.read_tls(&mut bytes).unwrap();
         client.process_new_packets().unwrap();
-        // Nothing yet is an error here.
+        // An error here means that no data is available yet.
         let _ = client.reader().read_to_end(&mut heard);
     }
     heard
 }
 
-/// Both ends after the handshake.
+/// Returns both sides after the handshake.
 fn agreed() -> (Tls, ClientConnection) {
     let (config, roots) = server();
     let (mut tls, mut client) = (Tls::new(&config).unwrap(), client(roots, &[b"stun.turn"]));
@@ -80,7 +80,7 @@ fn agreed() -> (Tls, ClientConnection) {
     (tls, client)
 }
 
-/// Bytes that tell where they are from.
+/// Returns bytes that identify their position.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
@@ -105,7 +105,7 @@ proptest! {
         let (mut rest, mut heard) = (&wire[..], Vec::new());
         for size in rooms.iter().cycle() {
             let mut room = vec![0; *size];
-            // In the order of a connection: the remainder first, then the network.
+            // In the order of a connection: buffered plaintext first, then the network.
             let mut got = tls.read(&mut room);
             if got == 0 && tls.has_records() {
                 got = tls.take(&[], &mut room).unwrap();
@@ -123,10 +123,10 @@ proptest! {
     }
 }
 
-/// A client that changes its keys all the time takes no more time than others.
+/// A client that changes its keys continuously takes no more time than others.
 #[test]
 fn so_many_records_are_decrypted_at_once() {
-    /// The most that rustls accepts in a row.
+    /// Maximum number of consecutive updates that rustls accepts.
     const UPDATES: usize = 31;
     let (mut tls, mut client) = agreed();
     for _ in 0..3 * RECORDS_PER_TAKE / (UPDATES + 1) {
@@ -160,14 +160,14 @@ fn the_queue_is_bounded_and_excess_plaintext_refused() {
     assert_eq!(tls.write([rest, &[]]), 0, "until some has gone");
     while heard.len() < meant.len() {
         heard.extend(to_client(&mut tls, &mut client));
-        // In two pieces, as a ring has them.
+        // In two slices, as from a ring buffer.
         let (one, two) = rest.split_at(rest.len().min(5000));
         rest = &rest[tls.write([one, two])..];
     }
     assert_eq!(heard, meant);
 }
 
-/// After a piece that was taken in part, the next piece would arrive in place of its rest.
+/// After a partly accepted piece, the next piece would arrive in the position of the remainder.
 #[test]
 fn nothing_is_written_behind_a_piece_that_does_not_fit() {
     let (mut tls, mut client) = agreed();
@@ -211,7 +211,7 @@ fn other_protocols_get_an_alert_and_other_bytes_are_refused() {
 
 #[test]
 fn failures_that_operators_can_mend_are_sentences() {
-    // As for a client that verifies none of the certificates.
+    // The error of a client that supports none of the certificates.
     let none = tls_config(Arc::new(Certificates::default()), None, &TlsRules::default()).unwrap();
     let (_, roots) = server();
     let mut tls = Tls::new(&none).unwrap();
@@ -258,12 +258,13 @@ fn the_end_is_known_behind_all_that_was_said() {
     let mut rest = [0; 20];
     assert_eq!(tls.read(&mut rest), 10);
     assert_eq!(&[&room[..], &rest[..10]].concat(), b"the last of it");
-    // The server may go on.
+    // The server may continue to send.
     assert_eq!(tls.write([b"and more", b""]), 8);
     assert_eq!(to_client(&mut tls, &mut client), b"and more");
 }
 
-/// Hands over the first flight of a client; true if the server has a certificate for it.
+/// Delivers the first flight of a client. Returns true if the server has a certificate for the
+/// client.
 fn is_answered(config: &TlsConfig, alpn: &[&[u8]]) -> bool {
     let mut tls = Tls::new(config).unwrap();
     let mut client = client(RootCertStore::empty(), alpn);
@@ -282,7 +283,7 @@ fn an_authority_that_verifies_a_name_gets_the_certificate_of_its_challenge_alone
     challenges.answer_tls("Turn.example.org", made.cert.der().clone(), key).unwrap();
     assert!(config.can_serve());
     assert!(is_answered(&config, &[AUTHORITY]));
-    // RFC 8737 §3: it offers this protocol and nothing else.
+    // RFC 8737 §3: an authority offers only this protocol.
     assert!(!is_answered(&config, &[AUTHORITY, b"stun.turn"]));
     assert!(!is_answered(&config, &[b"stun.turn"]), "there is no certificate for clients");
     assert!(!config.expects_challenge(), "over HTTP");

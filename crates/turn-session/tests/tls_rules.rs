@@ -18,7 +18,7 @@ fn chain_and_key() -> (String, String) {
     (made.cert.pem(), made.signing_key.serialize_pem())
 }
 
-/// Whether the server takes the hello of a client.
+/// Returns true if the server accepts the hello of a client.
 fn is_served(
     rules: &TlsRules,
     provider: CryptoProvider,

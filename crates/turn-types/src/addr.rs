@@ -1,9 +1,9 @@
-//! Addresses named for their owners.
+//! Address types by owner: client, server, relay, peer.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The two IP families, as the address-family numbers of RFC 8656 §18.6.
+/// IP family, with the address-family numbers of RFC 8656 §18.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IpFamily {
     /// IPv4, 0x01 on the wire.
@@ -13,10 +13,10 @@ pub enum IpFamily {
 }
 
 impl IpFamily {
-    /// Both families, in the order of their wire numbers.
+    /// Both families, sorted by wire number.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of an address.
+    /// Returns the family of an address.
     #[must_use]
     pub const fn of(ip: IpAddr) -> Self {
         match ip {
@@ -25,7 +25,7 @@ impl IpFamily {
         }
     }
 
-    /// Position in an array of one element per family: that of [`Self::ALL`].
+    /// Returns the index of the family in [`Self::ALL`], for arrays with one element per family.
     #[must_use]
     pub const fn index(self) -> usize {
         match self {
@@ -34,7 +34,7 @@ impl IpFamily {
         }
     }
 
-    /// The metric label and the word in logs: `ipv4` or `ipv6`.
+    /// Returns the metric label, which is also the name in logs: `ipv4` or `ipv6`.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl IpFamily {
         }
     }
 
-    /// The number used in STUN attributes: 1 or 2 (RFC 8489 §14.1).
+    /// Returns the number used in STUN attributes: 1 or 2 (RFC 8489 §14.1).
     #[must_use]
     pub const fn wire(self) -> u8 {
         match self {
@@ -52,7 +52,7 @@ impl IpFamily {
         }
     }
 
-    /// The family with this wire number, if there is one.
+    /// Returns the family with this wire number, or `None` for an unknown number.
     #[must_use]
     pub const fn from_wire(number: u8) -> Option<Self> {
         match number {
@@ -62,7 +62,7 @@ impl IpFamily {
         }
     }
 
-    /// The other family.
+    /// Returns the other family.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -71,7 +71,7 @@ impl IpFamily {
         }
     }
 
-    /// The unspecified address of this family (`0.0.0.0` or `::`).
+    /// Returns the unspecified address of this family (`0.0.0.0` or `::`).
     #[must_use]
     pub const fn unspecified(self) -> IpAddr {
         match self {
@@ -97,19 +97,19 @@ macro_rules! whose {
         pub struct $name(pub SocketAddr);
 
         impl $name {
-            /// The IP address.
+            /// Returns the IP address.
             #[must_use]
             pub const fn ip(&self) -> IpAddr {
                 self.0.ip()
             }
 
-            /// The port.
+            /// Returns the port.
             #[must_use]
             pub const fn port(&self) -> u16 {
                 self.0.port()
             }
 
-            /// The family of the address.
+            /// Returns the family of the address.
             #[must_use]
             pub const fn family(&self) -> IpFamily {
                 IpFamily::of(self.0.ip())
@@ -131,19 +131,19 @@ macro_rules! whose {
 }
 
 whose! {
-    /// Source address of a client's packets, as the server sees it (its server-reflexive address).
+    /// Source address of a client's packets, as received by the server (server-reflexive address).
     ClientAddr
 }
 whose! {
-    /// The address and port of ours that a client talks to.
+    /// Address and port of the server that a client sends to.
     ServerAddr
 }
 whose! {
-    /// An address and port allocated for a client (RFC 8656 §2). This is the *local* one, which the
-    /// relay socket is bound to; behind 1:1 NAT clients are told its public form.
+    /// Address and port allocated for a client (RFC 8656 §2). This is the *local* address of the
+    /// relay socket. With 1:1 NAT, clients receive the public address instead.
     RelayedAddr
 }
 whose! {
-    /// The far end of a relay.
+    /// Address and port of a peer, the remote side of a relay.
     PeerAddr
 }

@@ -1,19 +1,19 @@
-//! The two directions of relayed data.
+//! Directions of relayed data.
 
 /// Direction of relayed data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
-    /// From the client to the peer.
+    /// Data from the client to the peer.
     ToPeer,
-    /// From the peer to the client.
+    /// Data from the peer to the client.
     ToClient,
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Self; 2] = [Self::ToPeer, Self::ToClient];
 
-    /// Its name in metrics.
+    /// Returns the metric label of the direction.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

@@ -1,7 +1,8 @@
-//! Enums with a name for operators for each value.
+//! Enums with an operator-facing name for each value.
 
-/// Defines a public enum with a label for each value (its name in metrics and logs) and an index
-/// (their place in a table of counters): `ALL`, `label`, `meaning` and `index`.
+/// Defines a public enum with a label and an index for each value. The label is the name in metrics
+/// and logs, and the index is the position in a table of counters. Generates `ALL`, `label`,
+/// `meaning` and `index`.
 #[macro_export]
 macro_rules! labels {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])* $variant:ident => $label:literal,)+ }) => {
@@ -10,22 +11,22 @@ macro_rules! labels {
         pub enum $name { $($(#[doc = $doc])* $variant,)+ }
 
         impl $name {
-            /// Every value, in the order of its index.
+            /// All values, sorted by index.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The metric label and the word in logs: stable, lower case.
+            /// Returns the metric label, which is also the name in logs: stable, lower case.
             #[must_use]
             pub const fn label(self) -> &'static str {
                 match self { $(Self::$variant => $label,)+ }
             }
 
-            /// The meaning: the text of the value's documentation.
+            /// Returns the meaning: the text of the value's documentation.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),*).trim_ascii_start(),)+ }
             }
 
-            /// Position in [`Self::ALL`], for tables of counters.
+            /// Returns the position in [`Self::ALL`], for tables of counters.
             #[must_use]
             pub const fn index(self) -> usize {
                 self as usize
@@ -38,7 +39,7 @@ macro_rules! labels {
 #[expect(unreachable_pub, reason = "the macro makes public enums; here nobody can see one")]
 mod tests {
     labels! {
-        /// For the test.
+        /// Enum for the test.
         Colour {
             /// As blood.
             Red => "red",

@@ -1,8 +1,9 @@
-//! Types that every crate uses, without behaviour of their own.
+//! Basic types that every crate uses, without behaviour.
 //!
-//! An address is named for its owner ([`ClientAddr`], [`ServerAddr`], [`RelayedAddr`],
-//! [`PeerAddr`]); time is ours and starts wherever the caller says ([`Instant`], [`UnixSeconds`],
-//! [`Now`]): there is no `now()` here, so nothing built on these words can read a clock.
+//! Addresses are typed by owner: [`ClientAddr`], [`ServerAddr`], [`RelayedAddr`], [`PeerAddr`].
+//!
+//! Time is a value with an epoch chosen by the caller: [`Instant`], [`UnixSeconds`], [`Now`]. There
+//! is no `now()` here, so code that uses only these types cannot read a clock.
 #![no_std]
 #![forbid(unsafe_code)]
 

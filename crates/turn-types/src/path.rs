@@ -1,4 +1,4 @@
-//! The path between a client and the server.
+//! Path between a client and the server.
 
 use crate::{ClientAddr, ServerAddr, SocketId};
 
@@ -17,8 +17,8 @@ crate::labels! {
 }
 
 impl Transport {
-    /// Returns true if messages may be lost, repeated and reordered on the way, so that a client
-    /// retransmits its requests (RFC 8489 §6.2.1).
+    /// Returns true if messages may be lost, repeated and reordered. Clients then retransmit their
+    /// requests (RFC 8489 §6.2.1).
     #[must_use]
     pub const fn is_datagram(self) -> bool {
         matches!(self, Self::Udp | Self::Dtls)
@@ -36,7 +36,7 @@ pub enum RelayProtocol {
 }
 
 impl RelayProtocol {
-    /// Lower-case name, as in logs and in the interface for operators.
+    /// Returns the lower-case name, as in logs and in the interface for operators.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,19 +49,19 @@ impl RelayProtocol {
 /// Key of an allocation on the client's side (RFC 8656 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {
-    /// The transport between client and server.
+    /// Transport between client and server.
     pub transport: Transport,
-    /// The client's address and port.
+    /// Address and port of the client.
     pub client: ClientAddr,
-    /// Our address and port, as the client addressed it.
+    /// Address and port of the server, as addressed by the client.
     pub server: ServerAddr,
 }
 
-/// A [`FiveTuple`] and the socket of this worker that answers travel through.
+/// A [`FiveTuple`] with the worker's socket for responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientPath {
-    /// The 5-tuple.
+    /// Five-tuple of the client.
     pub five_tuple: FiveTuple,
-    /// The socket the packet came in by and the answer leaves through (RFC 8489 §6.3.1.2).
+    /// Socket that received the packet, and sends the response (RFC 8489 §6.3.1.2).
     pub socket: SocketId,
 }

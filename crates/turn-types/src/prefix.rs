@@ -1,27 +1,26 @@
-//! CIDR prefixes of either family in one 128-bit form.
+//! CIDR prefixes of both families in a common 128-bit form.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
-/// A CIDR prefix. IPv4 is kept in its IPv4-mapped form, so that one comparison serves both
-/// families.
+/// CIDR prefix. IPv4 is stored in IPv4-mapped form: a single comparison then covers both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
     bits: u128,
-    /// Length within the 128-bit form, 0..=128.
+    /// Length in the 128-bit form, 0..=128.
     len: u8,
     v4: bool,
 }
 
-/// Why a text is not a prefix.
+/// Reason why a text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixError {
     /// The part before the slash is not an IP address.
     Address,
     /// The part after the slash is not a number within the family's range.
     Length,
-    /// Bits behind the prefix length are set: `10.0.0.1/8` is probably a slip.
+    /// Bits after the prefix length are set: `10.0.0.1/8` is probably a mistake.
     HostBits,
 }
 
@@ -54,11 +53,11 @@ const fn mask(len: u8) -> u128 {
 }
 
 impl Prefix {
-    /// The prefix of `len` bits that `ip` lies in.
+    /// Creates the prefix with the first address `ip` and a length of `len` bits.
     ///
     /// # Errors
-    /// [`PrefixError::Length`] when `len` exceeds the family's width, [`PrefixError::HostBits`]
-    /// when bits behind the length are set.
+    /// - [`PrefixError::Length`]: `len` exceeds the family's width.
+    /// - [`PrefixError::HostBits`]: bits after the length are set.
     pub const fn new(ip: IpAddr, len: u8) -> Result<Self, PrefixError> {
         let (v4, width) = match ip {
             IpAddr::V4(_) => (true, 32),
@@ -75,36 +74,38 @@ impl Prefix {
         Ok(Self { bits, len, v4 })
     }
 
-    /// The prefix that holds this one address.
+    /// Creates the prefix that contains only this address.
     #[must_use]
     pub const fn host(ip: IpAddr) -> Self {
         Self { bits: mapped(ip), len: 128, v4: ip.is_ipv4() }
     }
 
-    /// One customer of an access provider: an IPv4 address, or the /64 that a host of IPv6 chooses
-    /// its addresses from. Limits for sources that have proved their address count by it.
+    /// Returns the prefix of one customer of an access provider: an IPv4 address, or the /64 from
+    /// which an IPv6 host chooses its addresses. Limits for sources with a verified address use
+    /// this prefix.
     #[must_use]
     pub const fn customer(ip: IpAddr) -> Self {
         Self::around(ip, 32, 64)
     }
 
-    /// One network: the /24 of an IPv4 address, the /48 of an IPv6 address. Budgets for answers to
-    /// sources that may be forged count by it: a victim of reflection is a network, and forging the
-    /// addresses of one costs nothing.
+    /// Returns the prefix of one network: the /24 of an IPv4 address, the /48 of an IPv6 address.
+    /// Budgets for responses to unverified sources use this prefix. The victim of a reflection is a
+    /// network, and forging more addresses of the network costs nothing.
     #[must_use]
     pub const fn network(ip: IpAddr) -> Self {
         Self::around(ip, 24, 48)
     }
 
-    /// The prefix of `len` bits around an address, bits after the length ignored. An IPv4-mapped
-    /// address is one of IPv4. A length beyond the family's width is that width.
+    /// Returns the prefix of `len` bits around an address. Bits after the length are ignored. An
+    /// IPv4-mapped address is treated as IPv4. A length beyond the family's width is reduced to
+    /// that width.
     #[must_use]
     pub const fn containing(ip: IpAddr, len: u8) -> Self {
         Self::around(ip, if len > 32 { 32 } else { len }, if len > 128 { 128 } else { len })
     }
 
-    /// The prefix of a length for each family that the address lies in. An IPv4-mapped address is
-    /// one of IPv4.
+    /// Returns the prefix around the address, with a separate length for each family. An
+    /// IPv4-mapped address is treated as IPv4.
     const fn around(ip: IpAddr, v4_len: u8, v6_len: u8) -> Self {
         let ip = ip.to_canonical();
         let (v4, len) = match ip {
@@ -114,20 +115,20 @@ impl Prefix {
         Self { bits: mapped(ip) & mask(len), len, v4 }
     }
 
-    /// Returns true if the address lies in the prefix. The caller decides what an address embedded
-    /// in another means: this compares the family as it stands, IPv4-mapped equal to IPv4.
+    /// Returns true if the prefix contains the address. IPv4-mapped addresses are equal to IPv4
+    /// addresses. The caller must decode other embedded addresses.
     #[must_use]
     pub const fn contains(&self, ip: IpAddr) -> bool {
         mapped(ip) & mask(self.len) == self.bits
     }
 
-    /// The first address in the 128-bit form.
+    /// Returns the first address in the 128-bit form.
     #[must_use]
     pub const fn bits(&self) -> u128 {
         self.bits
     }
 
-    /// The first address.
+    /// Returns the first address.
     #[must_use]
     pub const fn first(&self) -> IpAddr {
         let ip = Ipv6Addr::from_bits(self.bits);
@@ -137,7 +138,7 @@ impl Prefix {
         }
     }
 
-    /// The length in the 128-bit form, 0..=128 (an IPv4 `/8` is 104).
+    /// Returns the length in the 128-bit form, 0..=128 (an IPv4 `/8` has 104).
     #[must_use]
     pub const fn len_128(&self) -> u8 {
         self.len

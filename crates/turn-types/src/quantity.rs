@@ -1,5 +1,5 @@
-//! Quantities with a unit, as they are written in the configuration and on the command line:
-//! `90 s`, `64 MiB`.
+//! Quantities with a unit, in the notation of the configuration and the command line: `90 s`, `64
+//! MiB`.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -14,31 +14,31 @@ const DURATION: &Units =
 
 const BYTES: &Units = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// Reads a duration: a whole number and a unit (`ms`, `s`, `min`, `h`, `d`), with or without a
-/// blank between.
+/// Parses a duration: an integer and a unit (`ms`, `s`, `min`, `h`, `d`), with or without a space
+/// between them.
 ///
 /// # Errors
-/// A sentence about the text.
+/// Returns a sentence about the text, if the number or unit is missing, unknown or too large.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     parse(text, DURATION).map(Duration::from_millis)
 }
 
-/// A duration in the largest unit that divides it; whole milliseconds.
+/// Formats a duration in the largest unit that divides it. Fractions of a millisecond are dropped.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if millis == 0 { "0 s".to_owned() } else { show(millis, DURATION) }
 }
 
-/// Reads an amount of memory or data: a whole number and a unit (`B`, `KiB`, `MiB`, `GiB`).
+/// Parses an amount of memory or data: an integer and a unit (`B`, `KiB`, `MiB`, `GiB`).
 ///
 /// # Errors
-/// A sentence about the text.
+/// Returns a sentence about the text, if the number or unit is missing, unknown or too large.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     parse(text, BYTES)
 }
 
-/// An amount of memory or data in the largest unit that divides it.
+/// Formats an amount of memory or data in the largest unit that divides it.
 #[must_use]
 pub fn show_bytes(bytes: u64) -> String {
     if bytes == 0 { "0 B".to_owned() } else { show(bytes, BYTES) }

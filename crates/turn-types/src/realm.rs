@@ -1,11 +1,11 @@
-//! The name of a realm.
+//! Name of a realm.
 
 use alloc::sync::Arc;
 use core::borrow::Borrow;
 use core::fmt;
 use core::ops::Deref;
 
-/// REALM (RFC 8489 §9.2.1): users and quotas are looked up under it. At most 127 bytes.
+/// Name of a realm (REALM, RFC 8489 §9.2.1), used to look up users and quotas. At most 127 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(Arc<str>);
 
@@ -21,7 +21,7 @@ impl From<Realm> for Arc<str> {
     }
 }
 
-/// Compares and hashes as its text.
+/// A realm compares and hashes like its text.
 impl Borrow<str> for Realm {
     fn borrow(&self) -> &str {
         &self.0

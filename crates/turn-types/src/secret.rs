@@ -1,8 +1,8 @@
-//! A wrapper that keeps secrets out of logs and error messages.
+//! Wrapper that keeps secrets out of logs and error messages.
 
 use core::fmt;
 
-/// A value that `Debug` and `Display` do not show.
+/// Value that `Debug` and `Display` do not show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Secret<T>(T);
 
@@ -12,7 +12,7 @@ impl<T> Secret<T> {
         Self(value)
     }
 
-    /// The secret itself; the name is long so that each use is seen in review.
+    /// Returns the secret. The name makes each use visible in reviews.
     pub const fn expose(&self) -> &T {
         &self.0
     }

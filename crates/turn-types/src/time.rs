@@ -3,35 +3,36 @@
 use core::ops::{Add, Sub};
 use core::time::Duration;
 
-/// A point on the monotonic clock, in nanoseconds since an epoch that the caller chose.
+/// Time of the monotonic clock, in nanoseconds since an epoch chosen by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The epoch.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// Time later than any event.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// From nanoseconds since the epoch.
+    /// Creates an instant from nanoseconds since the epoch.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero when `earlier` is later.
+    /// Returns the duration from `earlier` to `self`, or zero if `earlier` is later.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The earlier one of both, as of a new deadline and the next one, if there is one.
+    /// Returns the earlier of both instants, for example of a new deadline and the current next
+    /// deadline. `None` represents no other instant.
     #[must_use]
     pub fn earliest(self, other: Option<Self>) -> Self {
         other.map_or(self, |other| other.min(self))
@@ -54,15 +55,15 @@ impl Sub<Self> for Instant {
     }
 }
 
-/// Wall-clock time in whole seconds since 1970, for the expiry of credentials.
+/// Wall-clock time in seconds since 1970, for the expiry of credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnixSeconds(pub u64);
 
-/// The two clocks, read together: deadlines run by `instant`, credentials by `unix`.
+/// Both clocks, read together: `instant` for deadlines, `unix` for credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Monotonic.
+    /// Time of the monotonic clock.
     pub instant: Instant,
-    /// Wall clock.
+    /// Time of the wall clock.
     pub unix: UnixSeconds,
 }

@@ -1,4 +1,4 @@
-//! Users of the database, for the interface for operators.
+//! User accounts of the database, for the operators' interface.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use user_db::{Credentials, NewUser, Page, Position, StoreError, UserEditor};
 
 use crate::{first_start, users};
 
-/// The users of a configuration's database. Each operation opens it: operators are few, and a
-/// connection that is kept would be one more to be lost.
+/// Accounts of a configuration's user database. Each operation opens the database anew. Operators
+/// are few, and a permanent connection could be lost.
 #[derive(Debug)]
 pub(crate) struct DatabaseAccounts {
     database: Database,
-    /// The data directory.
+    /// Path of the data directory.
     data: PathBuf,
 }
 
 impl DatabaseAccounts {
-    /// Those of a configuration.
+    /// Returns the accounts of a configuration's database.
     pub(crate) fn of(settings: &Settings) -> Self {
         Self { database: settings.user_database(), data: settings.data.directory.clone() }
     }
@@ -27,8 +27,8 @@ impl DatabaseAccounts {
         users::editor(&self.database).map_err(failed)
     }
 
-    /// A user that is deleted, or whose password is another now, is not the one of the first start
-    /// any more.
+    /// Deletes the record of the user that the first start generated, if the record has this name.
+    /// The record is wrong after a deletion of the user or a change of the password.
     fn forget(&self, realm: &str, name: &str) -> Result<(), AccountError> {
         first_start::forget(&self.data, realm, name)
             .map_err(|failure| AccountError::Failed(failure.reason()))

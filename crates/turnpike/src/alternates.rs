@@ -1,5 +1,5 @@
-//! Health of the servers that clients are redirected to. Each is asked every few seconds, and no
-//! client is sent to one that is silent.
+//! Health checks of the servers that clients are redirected to. Every few seconds each server gets
+//! a request, and clients are not redirected to servers without a response.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,20 +16,22 @@ use turn_proto::{AlternateServers, Policy};
 
 use crate::asking::{over_tcp, over_udp};
 
-/// Interval of questions.
+/// Interval of health checks.
 const ASKED_EVERY: Duration = Duration::from_secs(5);
 
-/// Questions in a row without an answer until a server counts as silent: one may be lost on the
-/// way.
+/// Number of consecutive checks without a response after which a server is treated as silent. A
+/// single packet can be lost on the way.
 const SILENT_AFTER: u32 = 2;
 
-/// Questions at once: they leave room for those of clients, and all are done within the interval.
+/// Maximum number of concurrent checks. The limit leaves capacity for the requests of clients, and
+/// all checks still finish within the interval.
 const AT_ONCE: usize = 32;
 
-/// Servers that are asked: those of a few realms. The others are taken to answer.
+/// Maximum number of servers that are checked. The number suffices for a few realms. Other servers
+/// are assumed to respond.
 const SERVERS_MAX: usize = 256;
 
-/// A list of servers.
+/// List of alternate servers in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum List {
     Any,
@@ -41,7 +43,7 @@ pub(crate) enum List {
 impl List {
     const ALL: [Self; 4] = [Self::Any, Self::Udp, Self::Tcp, Self::Tls];
 
-    /// The transport that its servers are for.
+    /// Returns the transport that the list's servers are for.
     const fn label(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -70,15 +72,15 @@ impl List {
     }
 }
 
-/// A server of a list.
+/// Server together with the list that contains it.
 pub(crate) type Listed = (List, SocketAddr);
 
-/// The servers that do not answer.
+/// Servers that do not respond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Silent(BTreeSet<Listed>);
 
 impl Silent {
-    /// Returns rules that send no client to a silent server.
+    /// Returns the policy without the silent servers.
     pub(crate) fn put_in(&self, mut policy: Policy) -> Policy {
         if self.0.is_empty() {
             return policy;
@@ -94,7 +96,7 @@ impl Silent {
         }
     }
 
-    /// The servers of a configuration, for operators.
+    /// Describes all servers of a configuration, for operators.
     pub(crate) fn infos(&self, settings: &Settings) -> Vec<RedirectInfo> {
         let info = |(list, server): Listed| RedirectInfo {
             server,
@@ -104,7 +106,7 @@ impl Silent {
         listed(settings).into_iter().map(info).collect()
     }
 
-    /// Logs what has changed since `before`.
+    /// Logs each server whose state differs from `before`.
     pub(crate) fn tell(&self, before: &Self) {
         for (list, server) in self.0.difference(&before.0) {
             let transport = list.label();
@@ -117,7 +119,7 @@ impl Silent {
     }
 }
 
-/// The servers of a configuration, each once.
+/// Returns all servers of a configuration, each once.
 fn listed(settings: &Settings) -> BTreeSet<Listed> {
     let all = settings.all_alternate_servers();
     let of = |list: List| {
@@ -126,7 +128,7 @@ fn listed(settings: &Settings) -> BTreeSet<Listed> {
     List::ALL.into_iter().flat_map(of).collect()
 }
 
-/// The servers that are asked.
+/// Returns the servers to check: none if health checks are disabled.
 fn asked(settings: &Settings) -> BTreeSet<Listed> {
     if !settings.redirect.health_checks {
         return BTreeSet::new();
@@ -134,7 +136,7 @@ fn asked(settings: &Settings) -> BTreeSet<Listed> {
     listed(settings).into_iter().take(SERVERS_MAX).collect()
 }
 
-/// The questions, and what came of them.
+/// Handle of the task that checks alternate servers.
 #[derive(Debug)]
 pub(crate) struct Alternates {
     asked: watch::Sender<BTreeSet<Listed>>,
@@ -142,7 +144,7 @@ pub(crate) struct Alternates {
 }
 
 impl Alternates {
-    /// Begins to ask. Within a runtime.
+    /// Starts the task of health checks. Requires a tokio runtime.
     pub(crate) fn watch(settings: &Settings) -> Self {
         let (asked, to_ask) = watch::channel(asked(settings));
         let (tell, silent) = watch::channel(Silent::default());
@@ -150,7 +152,7 @@ impl Alternates {
         Self { asked, silent }
     }
 
-    /// Asks the servers of another configuration from now on.
+    /// Checks the servers of another configuration from now on.
     pub(crate) fn follow(&self, settings: &Settings) {
         let asked = asked(settings);
         self.asked.send_if_modified(|known| {
@@ -160,7 +162,7 @@ impl Alternates {
         });
     }
 
-    /// Waits until other servers are silent.
+    /// Waits until the set of silent servers changes, and returns the new set.
     pub(crate) async fn changed(&mut self) -> Silent {
         if self.silent.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -217,15 +219,16 @@ async fn ask(mut to_ask: watch::Receiver<BTreeSet<Listed>>, tell: watch::Sender<
     }
 }
 
-/// Result of a question.
+/// Result of a health check.
 #[derive(Debug)]
 enum Outcome {
-    /// An answer, also an error: an overloaded server refuses clients without help.
+    /// The server responded, possibly with an error. An overloaded server refuses clients without
+    /// help.
     Answered,
-    /// The server does not answer.
+    /// The server does not respond.
     Silent,
-    /// The process has no descriptor, port or memory for the question: no evidence about the
-    /// server.
+    /// This process has no descriptor, port or memory for the check. The result is no evidence
+    /// about the server.
     NotAsked(io::Error),
 }
 
@@ -242,7 +245,7 @@ impl Outcome {
         }
     }
 
-    /// The result of two questions to a server with two ways to it.
+    /// Combines the results of checks over two transports of the same server.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Answered, _) | (_, Self::Answered) => Self::Answered,
@@ -252,12 +255,12 @@ impl Outcome {
     }
 }
 
-/// Numbers of questions in a row that servers did not answer.
+/// Number of consecutive checks without a response, by server.
 #[derive(Debug, Default)]
 struct Unanswered(BTreeMap<Listed, u32>);
 
 impl Unanswered {
-    /// Counts an outcome. Returns the error of this process.
+    /// Records the outcome of a check. Returns the error if the process could not send the request.
     fn take(&mut self, server: Listed, outcome: Outcome) -> Option<io::Error> {
         match outcome {
             Outcome::Answered => {
@@ -278,8 +281,8 @@ impl Unanswered {
     }
 }
 
-/// Asks a server for an allocation, without what one needs: an error is the answer of a TURN server
-/// that works.
+/// Checks a server by an Allocate request without credentials. A working server responds at least
+/// with an error.
 async fn ask_one((list, server): Listed) -> Outcome {
     let udp = async || Outcome::of(over_udp(server, Method::ALLOCATE).await);
     let tcp = async |in_tls| Outcome::of(over_tcp(server, &[], in_tls, Method::ALLOCATE).await);
@@ -322,7 +325,7 @@ mod tests {
             assert!(unanswered.take(server(), own_error()).is_some());
             assert_eq!(unanswered.silent(), Silent::default());
         }
-        // Nor for a server that answers again.
+        // Local errors do not affect a server that responds again either.
         for _ in 0..SILENT_AFTER {
             assert!(unanswered.take(server(), Outcome::Silent).is_none());
             unanswered.take(server(), own_error());
@@ -340,7 +343,7 @@ mod tests {
         assert!(matches!(both(Outcome::Silent, Outcome::Silent), Outcome::Silent));
     }
 
-    /// Answers each request with an error.
+    /// Responds to each request with an error.
     async fn refuse_with(socket: UdpSocket, code: u16) {
         let mut buffer = [0; 1500];
         while let Ok((len, from)) = socket.recv_from(&mut buffer).await {
@@ -354,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Servers that are overloaded, deny, or do not answer.
+    /// Covers servers that are overloaded, deny requests, or do not respond.
     #[tokio::test]
     async fn a_refusal_is_an_answer_and_silence_is_none() {
         for code in [508, 486, 401, 403] {

@@ -1,5 +1,6 @@
-//! TLS as a client that accepts every certificate: the probe judges it afterwards, and a server
-//! that asks its own listeners leaves that to `turnpike check`.
+//! Verifier of TLS clients that accepts every certificate. The probe judges the certificate after
+//! the handshake. A server that checks its own listeners relies on `turnpike check` for the
+//! judgement.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// Accepts every certificate for the handshake, whose signatures are verified. The caller judges
-/// the certificate afterwards.
+/// Certificate verifier that accepts every certificate but verifies the signatures of the
+/// handshake. The caller judges the certificate afterwards.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(pub(crate) Arc<CryptoProvider>);
 

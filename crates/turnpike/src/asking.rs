@@ -1,4 +1,4 @@
-//! Requests to STUN and TURN servers, to see whether they answer.
+//! Requests to STUN and TURN servers, to test if the servers respond.
 
 mod tls;
 
@@ -13,30 +13,30 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use turn_types::Prefix;
 
-/// Times to wait for an answer over UDP, each behind a request: loopback loses only where a buffer
-/// is full.
+/// Waits for a response over UDP, each after a request. On loopback, packets are lost only in full
+/// buffers.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(200), Duration::from_millis(400), Duration::from_millis(800)];
 
-/// Time for a connection and its answer.
+/// Maximum time for a connection and the response.
 const TCP_DEADLINE: Duration = Duration::from_millis(1400);
 
-/// Header of the PROXY protocol, version 2, with the command LOCAL: the connection is of the sender
-/// itself.
+/// Header of the PROXY protocol, version 2, with the command LOCAL: the sender itself opened the
+/// connection.
 const LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 
-/// Longest response that is read: a Binding response has at most a few addresses.
+/// Maximum length of a response, in bytes. A Binding response contains at most a few addresses.
 const RESPONSE_MAX: usize = 576;
 
-/// Asks over UDP.
+/// Sends a request over UDP, up to three times, and waits for a response.
 ///
 /// # Errors
-/// No answer came in time, or the kernel refused.
+/// No response arrived in time, or the kernel refused a call.
 pub(crate) async fn over_udp(server: SocketAddr, method: Method) -> io::Result<()> {
     let any =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
-    // From no other source.
+    // A connected socket receives from no other source.
     socket.connect(server).await?;
     let request = Request::new(method)?;
     let mut response = [0; RESPONSE_MAX];
@@ -57,11 +57,11 @@ pub(crate) async fn over_udp(server: SocketAddr, method: Method) -> io::Result<(
     Err(unanswered())
 }
 
-/// Asks over TCP, or over TLS with whatever certificate. A connection from one of `proxies` begins
-/// with a PROXY header.
+/// Sends a request over TCP, or over TLS with any certificate, and waits for a response. A
+/// connection from one of `proxies` starts with a PROXY header.
 ///
 /// # Errors
-/// As [`over_udp`].
+/// No response arrived in time, the server closed the connection, or the kernel refused a call.
 pub(crate) async fn over_tcp(
     server: SocketAddr,
     proxies: &[Prefix],
@@ -96,7 +96,7 @@ fn unanswered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
 }
 
-/// A request.
+/// Request with its transaction id.
 struct Request {
     id: TransactionId,
     bytes: Vec<u8>,
@@ -114,7 +114,8 @@ impl Request {
         Ok(Self { id, bytes })
     }
 
-    /// Any response will do: an error is an answer of a server that works.
+    /// Returns true if the bytes are a response. An error response is sufficient, because it shows
+    /// that the server works.
     fn is_answered_by(&self, bytes: &[u8]) -> bool {
         Message::parse(bytes).is_ok_and(|message| {
             message.transaction_id() == self.id

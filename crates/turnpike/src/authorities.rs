@@ -8,11 +8,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Files of trusted authorities.
+/// Usual paths of the host's trusted authorities.
 const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The authorities of this host, and of a file.
+/// Reads the certificates of the host's trusted authorities, and those in the file `more`.
 pub(crate) fn authorities(more: Option<&Path>) -> io::Result<Vec<CertificateDer<'static>>> {
     let mut all = Vec::new();
     for path in of_this_host().iter().map(PathBuf::as_path).chain(more) {
@@ -37,7 +37,7 @@ fn of_this_host() -> Option<PathBuf> {
     named.or_else(|| BUNDLES.iter().map(PathBuf::from).find(|path| path.exists()))
 }
 
-/// Returns whether this host trusts an authority of this name (DER).
+/// Returns true if this host trusts an authority with this subject name (DER).
 pub(crate) fn knows(name: &[u8]) -> bool {
     static NAMES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let names = NAMES.get_or_init(|| {

@@ -1,5 +1,6 @@
-//! The authorizer of `[authorizer]`: a web service that is asked about each Allocate. Workers put
-//! questions and go on; each is a task of its own, and their number is bounded.
+//! Authorizer of `[authorizer]`: a web service that is queried about each Allocate request. Workers
+//! submit questions without waiting for the answers. Each question in flight is a separate task,
+//! and the number of tasks is bounded.
 
 use std::ops::RangeInclusive;
 use std::pin::{Pin, pin};
@@ -37,35 +38,41 @@ use self::owed::{Added, OwedAnswer, OwedAnswers};
 use self::questions::{DroppedQuestion, OpenQuestion, Questions};
 
 /// Additional wait for a response after the deadline, unless the question is lost. The question
-/// keeps its slot: the service may still work on it, and 128 questions of 0.9 s each take as long.
-/// A late response shows that the service is alive.
+/// retains its slot during this wait, because the service may still process it. For example, 128
+/// questions of 0.9 s each take as long if processed one by one. A late response shows that the
+/// service is alive.
 const LATE_FOR: Duration = Duration::from_secs(120);
 
-/// Part of the time for an answer in which the service answers promptly, as a divisor. A question
-/// that is older, without any answer since, is a reason to ask about known clients.
+/// Divisor of `answer_within` that defines a prompt answer. A question that is open for longer,
+/// without any answer since, triggers questions about known clients.
 const PROMPTLY: u32 = 3;
 
-/// Pause between questions about known clients without an answer so far, as a part of the time for
-/// an answer: the last one has time for its answer before the deadline of the first question.
+/// Divisor of `answer_within` that defines the pause between unanswered questions about known
+/// clients. With this pause the last question can be answered before the deadline of the first.
 const NEXT_AFTER: u32 = 8;
 
-/// Interval of the search for questions that have waited too long, or that may be open because
-/// those before them hang.
+/// Interval of checks for questions that have waited too long, or that may be opened because the
+/// preceding questions hang.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
-/// Status of a service that gets too many questions (RFC 6585 §4).
+/// Status of a service that receives too many questions (RFC 6585 §4).
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// Statuses of a service, or a load balancer before it, that fails (RFC 9110 §15.6).
+/// Statuses of a failing service, or of a failing load balancer before the service (RFC 9110
+/// §15.6).
 const SERVER_ERRORS: RangeInclusive<u16> = 500..=599;
 
-/// Largest body of an answer, in bytes: a few limits.
+/// Maximum body of an answer, in bytes. An answer has only a few limits.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// Decision of the service, or its absence.
+/// Service's answer, or the reason for its absence.
 type Response = std::result::Result<Authorization, NoAnswer>;
 
-/// The authorizer of a configuration. Called within the runtime on which it will ask.
+/// Creates the authorizer of a configuration. Must be called within the runtime that will run the
+/// questions.
+///
+/// # Errors
+/// A certificate file cannot be read, or the client cannot be built.
 pub(crate) fn start(
     settings: &Settings,
     workers: &Workers,
@@ -106,7 +113,7 @@ pub(crate) fn start(
     Ok((Arc::new(authorizer), when_silent))
 }
 
-/// True while `authorizer.when_silent` serves clients: a reload may change it.
+/// True while `authorizer.when_silent` is `serve`. A reload may change the value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WhenSilentInForce(Arc<AtomicBool>);
 
@@ -121,7 +128,7 @@ impl WhenSilentInForce {
     }
 }
 
-/// A web service, asked on the control plane's threads.
+/// Web service that is queried on the control plane's threads.
 #[derive(Debug)]
 struct WebService {
     handle: Handle,
@@ -132,7 +139,7 @@ struct WebService {
 struct Asking {
     client: Client,
     url: Url,
-    /// The value of `Authorization`.
+    /// Value of the `Authorization` header.
     header: Option<String>,
     answer_within: Duration,
     questions: Questions,
@@ -145,11 +152,11 @@ struct Asking {
     known: KnownClients,
     /// Clients that were served without an answer.
     owed: OwedAnswers,
-    /// True while a task asks about them.
+    /// True while a task repeats the questions about the clients in `owed`.
     is_settling: AtomicBool,
-    /// The value of `authorizer.when_silent`.
+    /// Value of `authorizer.when_silent` in effect.
     when_silent: WhenSilentInForce,
-    /// Held while sessions are ended.
+    /// Held while sessions are closed.
     ending: tokio::sync::Mutex<()>,
     workers: Workers,
 }
@@ -173,7 +180,8 @@ impl Authorizer for WebService {
 }
 
 impl Asking {
-    /// The kept answer about a client. A worker waits for no lock: while it is taken there is none.
+    /// Returns the stored answer about a client. Workers must not wait for a lock: while the lock
+    /// is held, this function returns `None`.
     fn kept(&self, applicant: &Applicant) -> Option<Authorization> {
         if self.keep_for.is_zero() {
             return None;
@@ -184,7 +192,7 @@ impl Asking {
         }
     }
 
-    /// Starts a task for each waiting question that may be open.
+    /// Starts a task for each waiting question that may be opened.
     fn open_waiting(self: &Arc<Self>) {
         while let Some(next) = self.questions.take(Instant::now()) {
             match next {
@@ -194,8 +202,8 @@ impl Asking {
         }
     }
 
-    /// Watches the waiting questions until the queue is empty: a client whose question waits too
-    /// long gets a response even if no slot becomes free.
+    /// Opens waiting questions at intervals until the queue is empty. A client whose question waits
+    /// too long gets a response even if no slot becomes free.
     async fn watch(self: &Arc<Self>) {
         while self.questions.has_waiting() && !self.is_watched.swap(true, Ordering::AcqRel) {
             while self.questions.has_waiting() {
@@ -206,16 +214,18 @@ impl Asking {
         }
     }
 
-    /// Time of the next search: in a pace the next question follows after a gap.
+    /// Returns the time until the next check. With a pace limit the next question follows after a
+    /// gap.
     fn watch_after(&self) -> Duration {
         let wait = self.questions.wait(Instant::now());
         if wait.is_zero() { WATCH_EVERY } else { wait.min(WATCH_EVERY) }
     }
 
-    /// Asks the service, posts the answer, and passes the slot on.
+    /// Queries the service, posts the answer to the worker, and passes the slot to the next
+    /// question.
     async fn put(self: Arc<Self>, question: OpenQuestion) {
         let applicant = question.request.applicant.clone();
-        // Another question about the same client may have a response by now.
+        // The service may have answered another question about this client in the meantime.
         if let Some(kept) = self.kept(&applicant) {
             let request = self.questions.withdraw(question);
             self.post(&request, kept);
@@ -252,7 +262,7 @@ impl Asking {
         if let Some(answer) = answer {
             self.outage.answered_late();
             self.owed.settle(&applicant);
-            // For the client's next request.
+            // Stored for the client's next request.
             let answer = self.judge(&applicant, Ok(answer));
             if may_be_served {
                 // The question retains its slot until then, which bounds the number of searches.
@@ -276,7 +286,7 @@ impl Asking {
             }
             return Some(response);
         }
-        // The service may be back after a moment, and has not answered the first repetition.
+        // The service may have recovered without answering the first repetition.
         let deadline = tokio::time::Instant::now() + (self.answer_within - promptly);
         while tokio::time::Instant::now() < deadline {
             self.ask_about_known();
@@ -288,11 +298,11 @@ impl Asking {
         None
     }
 
-    /// Repeats questions about known clients, outside the window, without a recent answer: an
-    /// answer shows that the service is silent for single clients only.
+    /// Repeats questions about known clients, outside the window of open questions, if no recent
+    /// answer exists. An answer shows that the service is silent only for particular clients.
     fn ask_about_known(self: &Arc<Self>) {
         let promptly = self.answer_within / PROMPTLY;
-        // An older answer would be too old at the deadline of the open question.
+        // An older answer would have expired by the deadline of the open question.
         let is_answered = move |asking: &Self| asking.outage.has_answered_within(promptly / 2);
         if is_answered(self) {
             return;
@@ -305,7 +315,7 @@ impl Asking {
                 let mut open = JoinSet::new();
                 for client in clients {
                     open.spawn(Arc::clone(&asking).ask_about(client));
-                    // The service may be serial, and have no time for more.
+                    // The service may process questions one by one, and lack time for more.
                     let pause = asking.answer_within / NEXT_AFTER;
                     let answered = tokio::time::timeout(pause, open.join_next()).await;
                     if matches!(answered, Ok(Some(Ok(true)))) || is_answered(&asking) {
@@ -319,14 +329,14 @@ impl Asking {
         });
     }
 
-    /// Repeats the question about a known client. Returns true with an answer in time.
+    /// Repeats the question about a known client. Returns true if the service answered in time.
     async fn ask_about(self: Arc<Self>, applicant: Applicant) -> bool {
         match tokio::time::timeout(self.answer_within, self.ask(&applicant)).await {
             Ok(Ok(answer)) => {
                 drop(self.judge(&applicant, Ok(answer)));
                 true
             }
-            // It is not silent, as a web server that knows an account no more.
+            // The service is not silent: for example, it has deleted the account.
             Ok(Err(NoAnswer::Unusable(_))) => {
                 self.outage.answered();
                 true
@@ -342,7 +352,7 @@ impl Asking {
         }
     }
 
-    /// Repeats a question after a failure, when the questions of others had their turn.
+    /// Repeats a question after a failure, when other waiting questions have been asked.
     async fn put_back(self: &Arc<Self>, question: OpenQuestion, failure: NoAnswer) {
         let (pause, dropped) = self.questions.put_back(question, failure, Instant::now());
         if let Some(dropped) = dropped {
@@ -350,16 +360,16 @@ impl Asking {
         }
         tokio::time::sleep(pause).await;
         self.open_waiting();
-        // Others may have been taken in its place.
+        // Other questions may have taken its slot.
         self.watch().await;
     }
 
-    /// Returns true in an outage: the service fails, without a decision within the deadline.
+    /// Returns true in an outage: the service fails, and has made no decision within the deadline.
     fn is_silent(&self) -> bool {
         self.outage.is_silent_for(self.answer_within)
     }
 
-    /// Responds to the client of a question removed from the queue.
+    /// Responds to the client of a question that was removed from the queue.
     fn refuse(self: &Arc<Self>, dropped: DroppedQuestion) {
         match dropped {
             DroppedQuestion::Late(request, failure) => {
@@ -373,8 +383,9 @@ impl Asking {
         }
     }
 
-    /// Posts a decision in place of an answer. A client that is served thereby is asked about again
-    /// until there is an answer, or refused if there is no space for it.
+    /// Posts a decision made without an answer. The questions about a client that is served by this
+    /// decision are repeated until the service answers. If the table of such clients is full, the
+    /// client is refused.
     fn post_in_place(
         self: &Arc<Self>,
         request: &AuthorizationRequest,
@@ -409,7 +420,7 @@ impl Asking {
         }
     }
 
-    /// Decision of a response to a question, or of its absence.
+    /// Returns the decision for a response, or for the absence of a response.
     fn judge(&self, applicant: &Applicant, response: Response) -> Authorization {
         let is_alive = || self.outage.has_answered_within(self.answer_within);
         match response {
@@ -426,8 +437,8 @@ impl Asking {
             Err(NoAnswer::Unsent) if self.is_silent() && !self.outage.is_slow() => {
                 Authorization::Unavailable
             }
-            // The service has answered other questions, or answers late: it has more than it serves
-            // in time.
+            // The service has answered other questions, or answers late: it has more questions than
+            // it can answer in time.
             Err(NoAnswer::Silent(why)) if is_alive() || self.outage.is_slow() => {
                 self.outage.late(&why);
                 Authorization::Overloaded
@@ -444,7 +455,7 @@ impl Asking {
                 self.outage.failed(&why);
                 Authorization::Unavailable
             }
-            // A service that is misunderstood, or fails at times, serves no client.
+            // A service with unusable answers, or with occasional failures, serves no client.
             Err(NoAnswer::Unusable(why) | NoAnswer::Silent(why) | NoAnswer::Failed(why)) => {
                 self.outage.unusable(&why);
                 Authorization::Unusable

@@ -1,4 +1,4 @@
-//! From settings to a server that relays: limits, rules, sockets, workers.
+//! Assembly of a relaying server from its settings: limits, rules, sockets, workers.
 
 mod connections;
 mod descriptors;
@@ -45,7 +45,7 @@ use crate::sockets::{Bound, Served, WorkerSockets};
 use crate::users::{self, NoUsers, Users};
 use crate::{authorizer, cores, relay_prefixes, relays, sockets, unread, warnings};
 
-/// A server whose workers are ready to start.
+/// Server whose workers are ready to start.
 pub(crate) struct Prepared {
     pub(crate) workers: Workers,
     pub(crate) starting: Starting,
@@ -55,44 +55,44 @@ pub(crate) struct Prepared {
     pub(crate) traces: Arc<Traces>,
     /// Users of the database.
     pub(crate) users: Arc<dyn UserDirectory>,
-    /// Records of sessions, where they are kept.
+    /// Records of sessions, if configured.
     pub(crate) records: Option<SessionRecords>,
     pub(crate) kernel_path: KernelPath,
     pub(crate) beginning: Beginning,
-    /// Hears of changes of the host since it was looked at.
+    /// Notifications of host changes since the host was examined.
     pub(crate) monitor: io::Result<HostMonitor>,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
-    /// Parts that the next process will ask for.
+    /// Parts that a successor will request.
     pub(crate) export: WorkersExport,
 }
 
 /// Parts of a server that a reload changes.
 pub(crate) struct Reloadable {
-    /// The rules in force.
+    /// Rules in effect.
     pub(crate) policy: Arc<Policy>,
-    /// Credentials that are refused.
+    /// Revoked credentials.
     pub(crate) revocations: Revocations,
     /// Key of pseudonyms in the log.
     pub(crate) pseudonyms: PseudonymKey,
-    /// The value of `authorizer.when_silent`.
+    /// Value of `authorizer.when_silent` in effect.
     pub(crate) when_silent: WhenSilentInForce,
     pub(crate) certificates: CertificateReloader,
-    /// Addresses that this host delivers to itself, as the rules know them.
+    /// Addresses that this host delivers locally, as used by the rules.
     pub(crate) own: OwnAddresses,
-    /// Interfaces that the settings name.
+    /// Network interfaces named in the settings.
     pub(crate) devices: Devices,
 }
 
-/// Prepares the workers; without an `editor` of the user database they look no user up. With a
-/// `predecessor` they begin with what that has.
+/// Prepares the workers. Without an `editor` of the user database the workers look up no users.
+/// With a `predecessor` the workers continue its calls.
 pub(crate) fn prepare(
     settings: &Settings,
     mut editor: Option<Box<dyn UserEditor>>,
     confinement: Option<&mut Confinement>,
     mut predecessor: Option<Predecessor>,
 ) -> Result<Prepared> {
-    // Before the host is looked at: what changes from here on is heard.
+    // Opened before the host is examined, to receive all later changes.
     let monitor = HostMonitor::open();
     let own = OwnAddresses::read()?;
     let nonce_key = nonce_key(predecessor.as_ref());
@@ -119,7 +119,7 @@ pub(crate) fn prepare(
         KernelPath::start(settings, &bound.addresses, relays, beginning);
     let mut routes: Vec<_> =
         (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
-    // The last privileged step is done, and no thread serves clients yet.
+    // This is the last privileged step, and no thread serves clients yet.
     let of_workers = confine(confinement, &kernel_path, routes.iter_mut().flatten().next())?;
     let directory = user_directory(settings, editor, &workers, predecessor.as_ref())?;
     let users = Arc::clone(&directory);
@@ -176,18 +176,19 @@ pub(crate) fn prepare(
     })
 }
 
-/// Present time since 1970; 0 for an earlier clock.
+/// Returns the time since 1970, or 0 if the clock is earlier.
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Key of nonces: that of the process before, whose clients need not log in again.
+/// Returns the key of nonces. The predecessor's key is reused, so clients need not authenticate
+/// again.
 fn nonce_key(before: Option<&Predecessor>) -> Secret<[u8; 32]> {
     before.map_or_else(|| Secret::new(random_bytes()), Predecessor::nonce_key)
 }
 
-/// Checks that this host can relay from the addresses and prefixes of a policy. `inherited`: a
-/// process before has the ports of the prefixes.
+/// Checks that this host can relay from the addresses and prefixes of a policy. The ports of
+/// prefixes may be in use by the predecessor.
 fn check_relays(
     settings: &Settings,
     policy: &Policy,
@@ -202,14 +203,14 @@ fn check_relays(
     relay_prefixes::check(&policy.prefixes, own.prefixes(), addresses.usable(), tcp, inherited)
 }
 
-/// Sockets of a server, their options, and the interfaces that they are bound to.
+/// Sockets of a server, socket options, and the interfaces that the sockets are bound to.
 struct Network {
     net: NetOptions,
     bound: Bound,
     devices: Devices,
 }
 
-/// Binds the listeners of all workers, or takes those of a process before.
+/// Binds the listeners of all workers, or takes them from the predecessor.
 fn bind_sockets(
     settings: &Settings,
     policy: &Policy,
@@ -219,7 +220,7 @@ fn bind_sockets(
     let mut devices = Devices::find(settings)?;
     let net = sockets::options(settings, &devices);
     let listeners = settings.listeners();
-    // Where others are heard, TLS is known by its first bytes.
+    // Listeners that also accept other protocols detect TLS by its first bytes.
     let tls: Vec<SocketAddr> =
         settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
     let served = Served {
@@ -235,7 +236,7 @@ fn bind_sockets(
     Ok(Network { net, bound, devices })
 }
 
-/// Parts of the data plane for a successor.
+/// Returns the parts of the data plane for a successor.
 fn workers_export(
     endpoints: &[WorkerEndpoint],
     sockets: &[WorkerSockets],
@@ -253,8 +254,8 @@ fn workers_export(
     })
 }
 
-/// Makes the mailboxes and counters of `count` workers. Returns the control plane's ends, and those
-/// of each worker.
+/// Creates the mailboxes and counters of `count` workers. Returns the control plane's ends, and the
+/// ends and counters of each worker.
 fn mailboxes(count: usize) -> Result<(Workers, Vec<WorkerEndpoint>, Vec<Arc<WorkerCounters>>)> {
     let mut posts = Vec::new();
     let mut endpoints = Vec::new();
@@ -267,7 +268,7 @@ fn mailboxes(count: usize) -> Result<(Workers, Vec<WorkerEndpoint>, Vec<Arc<Work
     Ok((Workers::new(posts), endpoints, counters))
 }
 
-/// Time at which the kernel path begins.
+/// Returns the start condition of the kernel path.
 fn beginning(before: Option<&Predecessor>) -> Beginning {
     match before.map(Predecessor::silent_since) {
         None => Beginning::Now,
@@ -276,15 +277,15 @@ fn beginning(before: Option<&Predecessor>) -> Beginning {
     }
 }
 
-/// Starts the look-up of users, where there is a database of them.
+/// Starts the look-up of users, if a user database is configured.
 fn user_directory(
     settings: &Settings,
     editor: Option<Box<dyn UserEditor>>,
     workers: &Workers,
     predecessor: Option<&Predecessor>,
 ) -> Result<Arc<dyn UserDirectory>> {
-    // Open until the end: SQLite's further files are the owner's of the directory as long as they
-    // exist, and a confined server of root could not give new ones away.
+    // Open until the function returns. While SQLite's additional files exist, they belong to the
+    // directory's owner. A confined server running as root could not change the owner of new files.
     let Some(_editor) = editor else { return Ok(Arc::new(NoUsers)) };
     let users = Users::start(users::readers(settings)?, workers.clone())?;
     if let Some(before) = predecessor {
@@ -293,8 +294,8 @@ fn user_directory(
     Ok(Arc::new(users))
 }
 
-/// The core of each worker. There are as many as the process before has: the kernel spreads clients
-/// over their sockets.
+/// Returns the core of each worker. The number of workers must equal the predecessor's, because the
+/// kernel distributes clients over the workers' sockets.
 fn cores_of(settings: &Settings, before: Option<&Predecessor>) -> Vec<Option<usize>> {
     let (count, pin) = (settings.workers.count, settings.workers.pin);
     let cores = cores::cores(count, pin);
@@ -310,7 +311,7 @@ fn cores_of(settings: &Settings, before: Option<&Predecessor>) -> Vec<Option<usi
     cores::cores(WorkerCount::Fixed(fixed), pin)
 }
 
-/// The workers' log: the form of addresses, and the records of sessions that have ended.
+/// Returns the workers' log options: the form of addresses, and the records of sessions.
 fn log_options(
     settings: &Settings,
     pseudonyms: &PseudonymKey,
@@ -325,7 +326,7 @@ fn log_options(
     LogOptions { addresses, traces: Arc::default(), records }
 }
 
-/// The rules that each of `workers` goes by.
+/// Returns the rules for each of `workers` workers.
 pub(crate) fn rules(
     settings: &Settings,
     own: &OwnAddresses,
@@ -355,11 +356,11 @@ pub(crate) fn rules(
     Ok(Policy { unauthenticated, quotas, realms, prefixes, ..policy })
 }
 
-/// Open files of a process whose limit cannot be read: the default of Linux.
+/// Assumed limit of open files if the limit cannot be read: the default of Linux.
 const OPEN_FILES_UNREAD: u64 = 1024;
 
-/// Limits of the tables whose entries are open files, and a warning if those are too few for what
-/// is configured.
+/// Returns the limits of the tables whose entries are open files, and a warning if the process may
+/// open too few files for the configuration.
 fn table_limits(
     settings: &Settings,
     policy: &Policy,
@@ -370,14 +371,14 @@ fn table_limits(
     (wanted.limits(settings, workers, files), wanted.warning(files))
 }
 
-/// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all
-/// of them, so that together they give no more than is configured (but for rounding up: the least
-/// part is 1, since 0 is any number).
+/// Returns a worker's share of a rate. Each worker counts separately, and the kernel distributes
+/// clients over all workers. The shares add up to the configured rate, except for rounding: a share
+/// is at least 1, because 0 means no limit.
 fn share(per_second: u32, workers: usize) -> u32 {
     per_second.div_ceil(u32::try_from(workers).unwrap_or(u32::MAX).max(1))
 }
 
-/// The facts about a server, as of a policy.
+/// Returns the facts about a server with a policy.
 pub(crate) fn info(
     policy: &Policy,
     settings: &Settings,
@@ -412,12 +413,12 @@ pub(crate) fn info(
     }
 }
 
-/// Names of the realms beside the server's own.
+/// Returns the names of the realms in addition to the server's own realm.
 pub(crate) fn realm_names(policy: &Policy) -> Vec<String> {
     policy.realms.iter().map(|realm| realm.name.to_string()).collect()
 }
 
-/// Answers for monitoring.
+/// Returns the settings of the monitoring responses.
 pub(crate) fn monitoring(settings: &Settings) -> MonitoringInfo {
     let http = &settings.http;
     MonitoringInfo {
@@ -426,7 +427,7 @@ pub(crate) fn monitoring(settings: &Settings) -> MonitoringInfo {
     }
 }
 
-/// The relay addresses of a policy.
+/// Returns the relay addresses of a policy.
 pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
     let info = |relay: &turn_proto::RelayAddress| RelayInfo {
         local: relay.local,
@@ -436,7 +437,7 @@ pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
     policy.relay.iter().map(info).collect()
 }
 
-/// Warnings about values that are valid and probably not intended, on this host.
+/// Returns warnings about values that are valid but probably not intended on this host.
 pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses) -> Vec<String> {
     let mut advice = relays::warnings(settings, host);
     advice.extend(unreachable_relays(policy));
@@ -444,7 +445,7 @@ pub(crate) fn advice(policy: &Policy, settings: &Settings, host: &HostAddresses)
     advice.extend(unreachable_discovery(policy));
     advice.extend(data_directory::warning(&settings.data.directory));
     advice.extend(warnings::warnings(settings).iter().map(Finding::line));
-    // Dates are watched, and warned about each day.
+    // Expiry dates are watched separately, with a warning each day.
     let certificates = certificates::findings(settings, SystemTime::now()).into_iter();
     advice.extend(certificates.filter(|(dated, _)| !dated).map(|(_, finding)| finding.line()));
     advice
@@ -461,14 +462,14 @@ fn confine(
     Ok(confinement.of_workers())
 }
 
-/// Returns true if a thread without capabilities cannot write routes: the kernel is older than
-/// Linux 5.19, and `kernel.unprivileged_bpf_disabled` is set.
+/// Returns true if a thread without capabilities cannot write routes. This is the case before Linux
+/// 5.19 if `kernel.unprivileged_bpf_disabled` is set.
 fn maps_want_a_capability(routes: Option<&mut Routes>) -> Result<bool> {
     let Some(routes) = routes else { return Ok(false) };
     confinement::without_capabilities(|| !routes.is_writable())
 }
 
-/// Addresses that clients elsewhere will not reach.
+/// Returns warnings about relay addresses that clients in other networks cannot reach.
 fn unreachable_relays(policy: &Policy) -> Vec<String> {
     let warning = |ip: IpAddr| {
         format!(
@@ -477,13 +478,13 @@ fn unreachable_relays(policy: &Policy) -> Vec<String> {
             if ip.is_loopback() { "host" } else { "network" }
         )
     };
-    // Of an address that differs, the configuration was warned about.
+    // Different public addresses are covered by the warnings about the configuration.
     let own = policy.relay.iter().filter(|relay| relay.local == relay.public);
     own.map(|relay| relay.public).filter(|ip| warnings::is_private(*ip)).map(warning).collect()
 }
 
-/// The family of clients that name none, if no address of it is relayed from: most clients name
-/// none.
+/// Returns a warning if no relay address has the default address family. That family applies to
+/// clients that request none, as most clients do.
 fn unserved_family(policy: &Policy) -> Option<String> {
     let of_prefixes = policy.prefixes.iter().map(|prefix| prefix.network().first());
     let mut addresses = policy.relay.iter().map(|relay| relay.local).chain(of_prefixes);
@@ -501,8 +502,8 @@ fn unserved_family(policy: &Policy) -> Option<String> {
     })
 }
 
-/// The same of the addresses that NAT behaviour discovery tells: a client would send to them and
-/// take the silence for a NAT's.
+/// Returns warnings about unreachable addresses for NAT behaviour discovery. A client would send to
+/// such an address, and attribute the silence to a NAT.
 fn unreachable_discovery(policy: &Policy) -> Vec<String> {
     let told =
         policy.discovery.iter().flat_map(|square| square.public.map(|[first, _]| first.ip()));

@@ -1,4 +1,4 @@
-//! Reads certificates again while the server runs, on another thread.
+//! Repeated reads of certificates on another thread while the server runs.
 
 use settings::Settings;
 
@@ -6,7 +6,7 @@ use crate::certificates::{CertificateReader, CertificateReading};
 use crate::confinement::ReadableFiles;
 use crate::file_reading::FileReading;
 
-/// Certificates that were read, with the reason of the confinement for those that were not.
+/// Result of a read of certificates. `confined` explains errors that the confinement causes.
 #[derive(Debug)]
 pub(crate) struct ConfinedReading {
     pub(crate) certificates: CertificateReading,
@@ -39,12 +39,12 @@ impl ConfinedReading {
     }
 }
 
-/// Reads of certificates.
+/// Task that reads certificates again.
 pub(crate) struct CertificateWatch {
     reading: FileReading<Option<ConfinedReading>>,
-    /// The configuration has changed since the read started.
+    /// True if the configuration has changed since the read started.
     is_outdated: bool,
-    /// An operator has requested another read since the read started.
+    /// True if an operator has requested another read since the read started.
     is_wanted: bool,
 }
 
@@ -88,8 +88,8 @@ impl CertificateWatch {
         self.is_outdated = true;
     }
 
-    /// Waits for certificates that were read. `None`: no read is in progress, no file has changed,
-    /// or the read has panicked.
+    /// Waits for certificates that were read. Returns `None` if no read is in progress, no file has
+    /// changed, the configuration has changed, or the read has panicked.
     pub(crate) async fn next(&mut self) -> Option<ConfinedReading> {
         let read = self.reading.next().await?.ok()??;
         (!self.is_outdated).then_some(read)
@@ -98,7 +98,7 @@ impl CertificateWatch {
 
 #[cfg(test)]
 impl CertificateWatch {
-    /// A watch whose disk hangs until the sender is dropped.
+    /// Returns a watch whose disk hangs until the sender is dropped.
     pub(crate) fn hanging() -> (Self, std::sync::mpsc::Sender<()>) {
         let mut watch = Self::new();
         let (release, hangs) = std::sync::mpsc::channel::<()>();

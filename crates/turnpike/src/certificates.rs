@@ -1,4 +1,4 @@
-//! Certificates: read, watched, put in force, and told of before they end.
+//! Certificates of the server: reading, detection of changed files, and warnings before expiry.
 
 pub(crate) mod inspection;
 mod tls_rules;
@@ -26,20 +26,20 @@ use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
 use crate::{output, renewal};
 
-/// Warning time before a certificate expires: automatic renewal happens earlier.
+/// Time before a certificate's expiry at which warnings start. Automatic renewal happens earlier.
 const WARN_BEFORE: Duration = Duration::from_hours(14 * 24);
 
 /// Interval of warnings.
 const TOLD_EVERY: Duration = Duration::from_hours(24);
 
-/// Time after which certificates that could not be used are read again. Changed files are read
-/// immediately; permissions and the clock change no file.
+/// Time after which certificates are read again if one could not be used. Changed files are read
+/// immediately, but a change of permissions of a directory, or of the clock, changes no file.
 const AGAIN_AFTER: Duration = Duration::from_mins(10);
 
-/// A file of a certificate is no longer than this: a chain has a few of some KiB.
+/// Maximum size of a certificate's file in bytes. A chain has a few certificates of some KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The certificates of a server, and their files.
+/// Certificates in effect, with the state of their files.
 #[derive(Debug)]
 pub(crate) struct CertificateReloader {
     in_force: Arc<Certificates>,
@@ -47,7 +47,7 @@ pub(crate) struct CertificateReloader {
     rules: TlsRules,
     /// Certificates in effect.
     current: Vec<(CertificateFiles, Certificate)>,
-    /// The files as they were when they were last looked at.
+    /// Versions of the files at the last check.
     seen: Vec<Option<FileVersions>>,
     infos: Vec<CertificateInfo>,
     /// Certificates of the last attempt that cannot be used.
@@ -93,36 +93,37 @@ impl CertificateReloader {
         Ok(keeper)
     }
 
-    /// TLS configuration.
+    /// Returns the TLS configuration.
     pub(crate) fn config(&self) -> TlsConfig {
         self.config.clone()
     }
 
-    /// DTLS configuration. The secret is for clients' cookies.
+    /// Returns the DTLS configuration. `secret` protects the cookies of clients.
     pub(crate) fn dtls_config(&self, secret: &[u8; 32]) -> Result<DtlsConfig> {
         let front = CookieHandler::new(Cookies::new(secret));
         DtlsConfig::new(Arc::clone(&self.in_force), front, &self.rules)
             .or_fail("cannot set up DTLS")
     }
 
-    /// The certificates in force, and the challenges of an authority that verifies a name.
+    /// Returns the certificates in effect, with the challenges of an authority that verifies a
+    /// name.
     pub(crate) fn in_force(&self) -> Arc<Certificates> {
         Arc::clone(&self.in_force)
     }
 
-    /// TLS configuration of HTTP. With a file of authorities a client has to present a certificate
-    /// that one of them signed.
+    /// Returns the TLS configuration of HTTP. With a file of `authorities`, each client must
+    /// present a certificate that is signed by an authority in the file.
     pub(crate) fn https_config(&self, authorities: Option<&Path>) -> Result<Arc<ServerConfig>> {
         let authorities = read_authorities(authorities)?;
         https_config(&self.in_force, authorities).or_fail("cannot set up TLS for HTTP")
     }
 
-    /// Facts about the certificates in force.
+    /// Returns facts about the certificates in effect.
     pub(crate) fn infos(&self) -> &[CertificateInfo] {
         &self.infos
     }
 
-    /// A clause about each certificate that cannot be used.
+    /// Returns a clause about each certificate that cannot be used.
     pub(crate) fn errors(&self) -> &[String] {
         &self.errors
     }
@@ -133,7 +134,7 @@ impl CertificateReloader {
         self.failed = (!errors.is_empty()).then(Instant::now);
     }
 
-    /// Returns a reader of the files, for another thread.
+    /// Returns a reader of the certificate files that can be used on another thread.
     pub(crate) fn reader(&self) -> CertificateReader {
         CertificateReader {
             current: self.current.clone(),
@@ -143,7 +144,7 @@ impl CertificateReloader {
         }
     }
 
-    /// Puts certificates into effect that a [`reader`](Self::reader) has read. Returns the errors.
+    /// Puts certificates read by a [`reader`](Self::reader) into effect. Returns the errors.
     pub(crate) fn take(&mut self, read: CertificateReading) -> Vec<Unusable> {
         (self.seen, self.configured) = (read.seen, read.configured);
         self.put_in_force(read.certificates);
@@ -162,7 +163,7 @@ impl CertificateReloader {
         self.told = None;
     }
 
-    /// Warns about certificates that expire soon, once a day.
+    /// Logs a warning about each certificate that expires soon, once a day.
     pub(crate) fn warn_of_expiry(&mut self) {
         let now = SystemTime::now();
         if self
@@ -183,11 +184,11 @@ pub(crate) struct CertificateReader {
     current: Vec<(CertificateFiles, Certificate)>,
     configured: Vec<CertificateFiles>,
     seen: Vec<Option<FileVersions>>,
-    /// A certificate could not be used [`AGAIN_AFTER`] ago.
+    /// True if a certificate could not be used [`AGAIN_AFTER`] ago.
     is_due: bool,
 }
 
-/// Certificates that were read, for [`CertificateReloader::take`].
+/// Result of reading all certificates, for [`CertificateReloader::take`].
 #[derive(Debug)]
 pub(crate) struct CertificateReading {
     certificates: Vec<(CertificateFiles, Certificate)>,
@@ -197,14 +198,15 @@ pub(crate) struct CertificateReading {
 }
 
 impl CertificateReading {
-    /// Returns true without errors.
+    /// Returns true if every certificate was read.
     pub(crate) const fn is_complete(&self) -> bool {
         self.errors.is_empty()
     }
 }
 
 impl CertificateReader {
-    /// Files of the certificates in effect, and of those that are waited for.
+    /// Returns the files of the certificates in effect, and of configured certificates that are not
+    /// usable yet.
     pub(crate) fn files(&self) -> Vec<CertificateFiles> {
         let in_effect = self.current.iter().map(|(files, _)| files);
         in_effect.chain(&self.configured).cloned().collect()
@@ -218,11 +220,11 @@ impl CertificateReader {
     }
 
     /// Reads the certificates. The previous certificate remains if the new certificate cannot be
-    /// used, or is not valid now where the previous one is. May block.
+    /// used. It also remains if only the previous certificate is valid now. May block.
     pub(crate) fn read(&self, settings: &Settings) -> CertificateReading {
         let mut files = files(settings);
         let seen = files.iter().map(look_at).collect();
-        // An issued certificate is valid without its file.
+        // An issued certificate is valid even if its file is missing.
         let issued = renewal::store(settings).certificate();
         if settings.acme_challenge.is_some() && files.iter().all(|one| one.chain != issued) {
             let known = self.current.iter().find(|(files, _)| files.chain == issued);
@@ -246,12 +248,13 @@ impl CertificateReader {
     }
 }
 
-/// Files of each certificate: the configured ones, and the one that an authority issued.
+/// Returns the files of each configured certificate, and of the certificate that an authority
+/// issued.
 fn files(settings: &Settings) -> Vec<CertificateFiles> {
     settings.certificates().into_iter().chain(issued(settings)).collect()
 }
 
-/// Files of the certificate that an authority issued, once it did.
+/// Returns the file of the issued certificate, if it exists.
 fn issued(settings: &Settings) -> Option<CertificateFiles> {
     let file = renewal::store(settings).certificate();
     (settings.acme_challenge.is_some() && file.exists()).then(|| CertificateFiles {
@@ -264,11 +267,11 @@ fn issued(settings: &Settings) -> Option<CertificateFiles> {
 /// Usable certificates with their files.
 type Usable = Vec<(CertificateFiles, Certificate)>;
 
-/// Reads all certificates. Returns the usable ones, and the errors of the other ones. An authority
-/// issues another certificate in place of an unusable issued one.
+/// Reads all certificates. Returns the usable certificates, and the errors of the others. An
+/// unusable issued certificate is not an error, because the authority issues a replacement.
 ///
 /// # Errors
-/// A configured certificate cannot be used, and the configuration does not wait for it.
+/// A configured certificate cannot be used, and the configuration does not permit waiting for it.
 fn read_usable(settings: &Settings) -> Result<(Usable, Vec<Unusable>), Unusable> {
     let (mut all, mut errors) = (Vec::new(), Vec::new());
     for files in settings.certificates() {
@@ -287,7 +290,7 @@ fn read_usable(settings: &Settings) -> Result<(Usable, Vec<Unusable>), Unusable>
     Ok((all, errors))
 }
 
-/// Refuses a new certificate that is not valid now, if the previous certificate is.
+/// Refuses a new certificate that is not valid now if the previous certificate is valid.
 fn new_is_valid(
     files: &CertificateFiles,
     new: Certificate,
@@ -305,7 +308,7 @@ fn new_is_valid(
     })
 }
 
-/// Error of a certificate, with advice.
+/// Error about an unusable certificate, with advice.
 #[derive(Debug)]
 pub(crate) struct Unusable {
     pub(crate) what: String,
@@ -318,7 +321,7 @@ impl From<Unusable> for Failure {
     }
 }
 
-/// Reads the authorities that sign clients' certificates, where there are to be any.
+/// Reads the authorities that sign clients' certificates, if a file is configured.
 pub(crate) fn read_authorities(file: Option<&Path>) -> Result<Option<ClientAuthorities>, Unusable> {
     let Some(file) = file else { return Ok(None) };
     let read = ClientAuthorities::read(&read(file)?);
@@ -328,16 +331,17 @@ pub(crate) fn read_authorities(file: Option<&Path>) -> Result<Option<ClientAutho
     })
 }
 
-/// Findings about the certificates of a configuration, and about access to their keys.
+/// Returns findings about the certificates of a configuration, each with true if it concerns
+/// expiry.
 pub(crate) fn findings(settings: &Settings, now: SystemTime) -> Vec<(bool, Finding)> {
     const KEY: &str = "tls.certificates";
     let files = settings.certificates();
     let flaws: Vec<Vec<Flaw>> = files
         .iter()
-        // One that cannot be read is an error of the configuration.
+        // An unreadable certificate is reported as an error of the configuration.
         .map(|files| read(&files.chain).map_or_else(|_| Vec::new(), |pem| inspect(&pem, now).flaws))
         .collect();
-    // Clients that cannot verify Ed25519 get another certificate.
+    // If other certificates exist, clients that cannot verify Ed25519 get another certificate.
     let only_ed25519 = flaws.iter().all(|flaws| flaws.contains(&Flaw::Ed25519));
     let mut all = Vec::new();
     for (index, (files, flaws)) in files.iter().zip(flaws).enumerate() {
@@ -399,8 +403,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     })
 }
 
-/// Reads the versions of a certificate's files; `None` if a file is missing. A new owner or mode,
-/// the usual remedy for an unreadable file, changes the inode's time.
+/// Returns the versions of a certificate's files, or `None` if a file is missing. The version
+/// contains the inode's change time. A new owner or mode, the usual remedy for an unreadable file,
+/// changes it.
 fn look_at(files: &CertificateFiles) -> Option<FileVersions> {
     let look = |path: &Path| {
         let meta = fs::metadata(path).ok()?;
@@ -410,11 +415,11 @@ fn look_at(files: &CertificateFiles) -> Option<FileVersions> {
 }
 
 fn at(seconds: i64) -> SystemTime {
-    // One from before 1970 has ended, too.
+    // A time before 1970 has expired, too.
     UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// Warnings about certificates that expire soon, or have expired.
+/// Returns warnings about certificates that expire soon, or have expired.
 fn ending(infos: &[CertificateInfo], now: SystemTime) -> Vec<String> {
     let tell = |info: &CertificateInfo| match info.expires.duration_since(now) {
         Ok(left) if left > WARN_BEFORE => None,
@@ -444,7 +449,8 @@ mod tests {
         assert!(ending(&[day(-1)], now)[0].contains("has expired"));
     }
 
-    /// A chain and its key in a directory, valid in these years.
+    /// Writes a certificate chain and its key to a directory. The certificate is valid in these
+    /// years.
     fn put(directory: &Path, years: [i32; 2]) {
         let mut params = rcgen::CertificateParams::new(["turn.example.org".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(years[0], 1, 1);

@@ -1,4 +1,4 @@
-//! One file per command. Commands to a running server use [`ask`].
+//! Commands of the program, with one module each. [`ask`] queries a running server.
 
 pub(crate) mod check;
 pub(crate) mod credentials;
@@ -32,7 +32,7 @@ use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
 use crate::paths;
 
-/// Connects to the running server and asks it something.
+/// Connects to the running server and sends a query.
 fn ask<T>(
     paths: &PathOptions,
     question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
@@ -41,7 +41,7 @@ fn ask<T>(
     ask_at(&socket.path, question)?.map_err(|error| failed(error, socket.unread))
 }
 
-/// Queries the running server; `None` without one.
+/// Queries the server if it runs. Returns `None` if no server is running.
 fn ask_if_running<T>(
     paths: &PathOptions,
     question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
@@ -65,7 +65,8 @@ fn ask_at<T>(
     }))
 }
 
-/// A configuration that could not be read is a likely reason for not finding the server.
+/// Adds advice to an error of a query. An unreadable configuration is a likely reason why no server
+/// is found.
 fn failed(error: ClientError, unread: Option<SettingsErrors>) -> Failure {
     let hint = error.hint();
     match (&error, unread) {
@@ -83,7 +84,7 @@ fn failed(error: ClientError, unread: Option<SettingsErrors>) -> Failure {
     }
 }
 
-/// Control sockets of the servers of this host, as text.
+/// Returns the control sockets of this host's servers as text.
 fn others() -> String {
     let sockets = admin::control_sockets_of_host(settings::CONTROL_SOCKET);
     let sockets: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();

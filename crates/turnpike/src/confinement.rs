@@ -1,9 +1,9 @@
-//! Rights of the running server: the files that it opens, the system calls that it makes, the
-//! capabilities that it keeps. See docs/adr/0010.
+//! Rights of the running server: the files that it may open, the system calls that it may make, and
+//! the capabilities that it retains. See docs/adr/0010.
 //!
-//! Files and calls are confined first of all, while the process has one thread, so that every
-//! thread that comes later is confined as well. Capabilities are given up behind the last step that
-//! needs them, before the threads that serve clients begin.
+//! Files and calls are confined first, while the process has one thread, because later threads
+//! inherit the confinement. Capabilities are dropped after the last step that needs them, and
+//! before the threads that serve clients start.
 
 mod calls;
 mod capabilities;
@@ -27,11 +27,11 @@ use crate::offload::KernelPath;
 use crate::paths::{self, Configuration};
 
 /// Confines a keeper, which starts no process, loads no program and opens no file. Must be called
-/// before there is a second thread. Returns a line for each layer that the kernel does not offer,
-/// and a guard of the others.
+/// while the process has one thread. Returns a line for each layer that the kernel does not
+/// support, and the guard of the file layer.
 ///
 /// # Errors
-/// The kernel refuses to take privileges away.
+/// The kernel refuses to remove privileges.
 pub(crate) fn confine_keeper() -> Result<(Vec<String>, Option<FilesGuard>)> {
     protect()?;
     let mut warnings = Vec::new();
@@ -46,12 +46,15 @@ pub(crate) fn confine_keeper() -> Result<(Vec<String>, Option<FilesGuard>)> {
 /// Drops all capabilities of the calling thread and its later children.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the change.
 pub(crate) fn give_up_all_capabilities() -> Result<()> {
     capabilities::keep(Keeper::Others { foreign: None, maps_want_it: false }).map(drop)
 }
 
-/// Takes away the right to gain privileges, and the access of others to this process's memory.
+/// Removes the right to gain privileges, and other processes' access to this process's memory.
+///
+/// # Errors
+/// The kernel refuses the change.
 fn protect() -> Result<()> {
     linux_net::gain_no_privileges()
         .map_err(|error| Failure::failed(error).hint("no_new_privs needs Linux 3.5"))?;
@@ -67,11 +70,11 @@ pub(crate) struct WorkerConfinement {
 }
 
 impl WorkerConfinement {
-    /// Calls `start` in a thread with the rights of workers, which the threads that it starts
-    /// inherit.
+    /// Calls `start` in a thread with the rights of workers. Threads that `start` creates inherit
+    /// these rights.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the change.
     pub(crate) fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> Result<T> {
         capabilities::as_worker(|| {
             if self.limits_bpf {
@@ -83,28 +86,27 @@ impl WorkerConfinement {
     }
 }
 
-/// The confinement of this process, as far as it goes.
+/// Confinement of this process, by the layers that the kernel supports.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     info: ConfinementInfo,
-    /// System calls are confined, and bpf(2) is among the permitted ones.
+    /// True if system calls are confined and bpf(2) is permitted.
     limits_bpf: bool,
     readable: ReadableFiles,
-    /// A file that belongs to another user, and is read or written all the same by a server that
-    /// runs as root.
+    /// File of another user that a server running as root must nevertheless read or write.
     foreign: Option<PathBuf>,
 }
 
 impl Confinement {
     /// Confines the process to the files of a configuration and to the calls that a server makes.
-    /// Must be called before there is a second thread. Layers that the kernel does not offer are
-    /// left out and reported by [`Self::warnings`].
+    /// Must be called while the process has one thread. Layers that the kernel does not support are
+    /// omitted, and reported by [`Self::warnings`].
     ///
     /// # Errors
-    /// The data directory cannot be made, or the kernel refuses to take privileges away.
+    /// The data directory cannot be created, or the kernel refuses to remove privileges.
     pub(crate) fn begin(configuration: &Configuration) -> Result<Self> {
         let settings = &configuration.settings;
-        // What OpenSSL and the resolver of its settings read, they read now.
+        // OpenSSL and its resolver read their configuration files before the confinement.
         openssl::init();
         protect()?;
         let named = files::Named::of(configuration)?;
@@ -132,13 +134,13 @@ impl Confinement {
         Ok(Self { info, limits_bpf, readable, foreign })
     }
 
-    /// Drops every capability that a running server does not need: in the calling thread and its
-    /// later children, and in the thread of the kernel path. From then on only that thread loads
-    /// and attaches programs. `maps_want_it`: this kernel demands a capability for elements of
-    /// maps.
+    /// Drops every capability that a running server does not need, in the calling thread, its later
+    /// children, and the thread of the kernel path. Afterwards only the thread of the kernel path
+    /// loads and attaches programs. `maps_want_it` is true if this kernel demands a capability for
+    /// elements of maps.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the change.
     pub(crate) fn give_up_capabilities(
         &mut self,
         kernel_path: &KernelPath,
@@ -149,7 +151,7 @@ impl Confinement {
         self.limit_bpf(BpfCommands::ElementsAndLinks)?;
         let others = Keeper::Others { foreign: self.foreign.as_deref(), maps_want_it };
         for other in capabilities::keep(others)? {
-            // The kernel path's reason holds for it as well.
+            // The kernel path's reason takes precedence for a capability of both.
             if kept.iter().all(|one| one.name != other.name) {
                 kept.push(other);
             }
@@ -166,11 +168,11 @@ impl Confinement {
         calls::limit_bpf(commands).map_err(|why| Failure::failed(anyhow!("seccomp: {why}")))
     }
 
-    /// Calls `start` in a thread without capabilities that cannot load programs: the threads that
-    /// it starts have none, either.
+    /// Calls `start` in a thread without capabilities that cannot load programs. Threads that
+    /// `start` creates inherit the restrictions.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the change.
     pub(crate) fn without_privileges<T: Send>(
         &self,
         start: impl FnOnce() -> T + Send,
@@ -178,17 +180,17 @@ impl Confinement {
         without_capabilities(|| self.limit_bpf(BpfCommands::Elements).map(|()| start()))?
     }
 
-    /// The rights of workers.
+    /// Returns the rights of workers.
     pub(crate) const fn of_workers(&self) -> WorkerConfinement {
         WorkerConfinement { limits_bpf: self.limits_bpf }
     }
 
-    /// The facts, for an operator.
+    /// Returns the facts about the confinement, for an operator.
     pub(crate) fn info(&self) -> ConfinementInfo {
         self.info.clone()
     }
 
-    /// Configured layers that are not in force, one line each.
+    /// Returns one line for each configured layer that is not in effect.
     pub(crate) fn warnings(&self, settings: &Settings) -> Vec<String> {
         let wanted = &settings.confinement;
         let layers = [
@@ -201,7 +203,7 @@ impl Confinement {
             .collect()
     }
 
-    /// Files that the process may read.
+    /// Returns the files that the process may read.
     pub(crate) fn readable(&self) -> ReadableFiles {
         self.readable.clone()
     }
@@ -212,14 +214,14 @@ impl Confinement {
 pub(crate) struct ReadableFiles(Option<Arc<files::Files>>);
 
 impl ReadableFiles {
-    /// The reason why a configuration could not be read, if that is this confinement. Reads the
-    /// configuration.
+    /// Returns the reason why a configuration could not be read, if this confinement is the reason.
+    /// Reads the configuration to find the files that it names.
     pub(crate) fn reason(&self, configuration: Option<&Path>) -> Option<String> {
         self.reason_of(settings::named_files(configuration, &paths::environment()))
     }
 
-    /// Why a file could not be read, where this confinement is the reason: the first that is
-    /// outside.
+    /// Returns the reason why a file could not be read, if this confinement is the reason. The text
+    /// names the first file outside the permitted directories.
     pub(crate) fn reason_of(&self, named: impl IntoIterator<Item = PathBuf>) -> Option<String> {
         let files = self.0.as_ref()?;
         let outside = named.into_iter().find(|path| !files.allows(path))?;

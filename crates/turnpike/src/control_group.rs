@@ -1,4 +1,4 @@
-//! The group whose members may use the control socket (`control.group`).
+//! Group whose members can use the control socket (`control.group`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,18 +10,18 @@ use crate::findings::Finding;
 
 const KEY: &str = "control.group";
 
-/// Groups of this host. Groups of a directory service are configured by number.
+/// File with the groups of this host. Groups of a directory service are configured by number.
 const GROUPS: &str = "/etc/group";
 
-/// Mode bits that let a group, and others, enter a directory.
+/// Mode bits that permit the group of a directory, and others, to enter the directory.
 const GROUP_ENTERS: u32 = 0o010;
 const OTHERS_ENTER: u32 = 0o001;
 
-/// The id of the configured group, if there is one. To be called before the process is confined,
-/// which closes `/etc/group`.
+/// Returns the id of the configured group, or `None` without a configured group. Must be called
+/// before the confinement of the process closes `/etc/group`.
 ///
 /// # Errors
-/// The host has no such group.
+/// The host has no such group, or `/etc/group` cannot be read.
 pub(crate) fn id(settings: &Settings) -> Result<Option<u32>, Finding> {
     let Some(group) = &settings.control.group else { return Ok(None) };
     if let Ok(number) = group.parse() {
@@ -37,7 +37,7 @@ pub(crate) fn id(settings: &Settings) -> Result<Option<u32>, Finding> {
     })
 }
 
-/// Findings about the group: an unknown one, or one whose members cannot reach the socket.
+/// Returns findings about the group: an unknown group, or a group that cannot reach the socket.
 pub(crate) fn findings(settings: &Settings) -> Vec<Finding> {
     match id(settings) {
         Ok(None) => Vec::new(),
@@ -46,7 +46,7 @@ pub(crate) fn findings(settings: &Settings) -> Vec<Finding> {
     }
 }
 
-/// Warning about a directory that the group cannot enter.
+/// Returns a warning if the group cannot enter the directory of the control socket.
 pub(crate) fn unreachable_by(group: u32, settings: &Settings) -> Option<Finding> {
     let socket = settings.control_socket();
     let directory = socket.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -63,7 +63,7 @@ pub(crate) fn unreachable_by(group: u32, settings: &Settings) -> Option<Finding>
     })
 }
 
-/// The id of a group in the text of `/etc/group`.
+/// Finds the id of a group in the text of `/etc/group`.
 fn find(groups: &str, name: &str) -> Option<u32> {
     groups.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -1,5 +1,5 @@
-//! The processors that workers run on: as many as the process may use, and no more than its cgroup
-//! has time for.
+//! Number and cores of workers. By default there is a worker for each permitted core, within the
+//! processor time that the cgroup grants.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use settings::WorkerCount;
 /// Mount point of control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The core of each worker; `None` leaves it to the scheduler.
+/// Returns the core of each worker. With `None` the scheduler chooses the core.
 pub(crate) fn cores(count: WorkerCount, pin: bool) -> Vec<Option<usize>> {
-    // Where the kernel does not say, one worker that runs anywhere is right.
+    // If the kernel reports no permitted cores, a single unpinned worker is right.
     place(count, pin, &allowed_cores().unwrap_or_default(), quota(Path::new("/")))
 }
 
@@ -22,27 +22,28 @@ fn place(
     allowed: &[usize],
     quota: Option<f64>,
 ) -> Vec<Option<usize>> {
-    // A part of a core is a worker's: rounded up, since with one fewer the time would lie idle.
+    // Rounded up, because with one worker fewer a fraction of a core's time would remain unused.
     let granted = quota.map_or(usize::MAX, |cores| cores.ceil() as usize);
     let count = match count {
         WorkerCount::Auto => allowed.len().min(granted).min(usize::from(WorkerCount::MAX)),
         WorkerCount::Fixed(count) => usize::from(count),
     };
     let count = count.max(1);
-    // A worker stays on a core only where each of the process's cores has one. Otherwise two of
-    // them, or two servers on one host, would share a core while another is idle.
+    // Workers are pinned only if each permitted core has a worker. Otherwise two workers, or two
+    // servers on this host, could share a core while another core is idle.
     let pinned = pin && count == allowed.len() && granted >= count;
     (0..count).map(|worker| allowed.get(worker).copied().filter(|_| pinned)).collect()
 }
 
-/// The cores' worth of time that this process may use (`cpu.max`, of its cgroup and its ancestors);
-/// `None` when it may use all. `root` is the file system's.
+/// Returns the processor time granted to this process, as a number of cores. The result is the
+/// least `cpu.max` of the process's cgroup and its ancestors, or `None` without a limit. `root` is
+/// the root of the file system.
 fn quota(root: &Path) -> Option<f64> {
     let of = |path: PathBuf| fs::read_to_string(path).ok();
     let groups = of(root.join("proc/self/cgroup"))?;
     let mut least: Option<f64> = None;
     for line in groups.lines() {
-        // hierarchy:controllers:path; the second version has no controllers here.
+        // Format: hierarchy:controllers:path. Version 2 of cgroups has no controllers here.
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let (mount, unified) = match controllers {
@@ -52,7 +53,7 @@ fn quota(root: &Path) -> Option<f64> {
             }
             _ => continue,
         };
-        // In a container the path may be the host's: the mount itself is its own group then.
+        // In a container the path can be the host's. The mount itself is then the process's cgroup.
         for group in Path::new(path.trim_start_matches('/')).ancestors() {
             let at = mount.join(group);
             let found = if unified {
@@ -68,7 +69,8 @@ fn quota(root: &Path) -> Option<f64> {
     least
 }
 
-/// `200000 100000` is 2 cores; `max 100000` and `-1 100000` are no limit.
+/// Parses a quota and a period: `200000 100000` is 2 cores. `max 100000` and `-1 100000` set no
+/// limit.
 fn limit(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let quota: f64 = words.next()?.parse().ok()?;
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(place(auto, true, &[], None), [None]);
         assert_eq!(place(WorkerCount::Fixed(3), true, &[3, 5], None), [None, None, None]);
         assert_eq!(place(WorkerCount::Fixed(2), true, &[3, 5], None), [Some(3), Some(5)]);
-        // Another server on this host may have chosen the same one.
+        // Another server on this host may have chosen the same core.
         assert_eq!(place(WorkerCount::Fixed(1), true, &[3, 5], None), [None]);
         let many: Vec<usize> = (0..300).collect();
         assert_eq!(place(auto, true, &many, None).len(), 256);

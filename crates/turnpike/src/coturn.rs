@@ -1,6 +1,6 @@
-//! A server that runs from coturn's configuration: it is translated at the start and at each
-//! reload, into a directory of the server's own, where commands find the result and confinement
-//! lets the server read it.
+//! Server operation with a configuration of coturn. The configuration is translated at the start
+//! and at each reload into a directory of the server. Commands find the translation there, and the
+//! confinement permits the server to read it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,22 +19,22 @@ use crate::data_directory;
 use crate::failure::{Failure, Result};
 use crate::users;
 
-/// Largest file that is read: configurations have some KiB.
+/// Maximum size of a configuration file in bytes. Usual configurations have some KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A configuration without a line: all options are on the command line.
+/// Path of an empty configuration file, used if all options are on the command line.
 pub(crate) const NO_FILE: &str = "/dev/null";
 
-/// Directory of the translation, in the data directory.
+/// Name of the translation's directory in the data directory.
 const DIRECTORY: &str = "coturn";
 
-/// Name of the translation.
+/// File name of the translation.
 const FILE: &str = "turnpike.toml";
 
-/// Name of the list of users that came from coturn's configuration.
+/// File name of the list of users that were imported from coturn's configuration.
 const USERS: &str = "users";
 
-/// Directories in which coturn searches the files that its options name, in its order.
+/// Directories in which coturn searches for the files in its options, in search order.
 pub(crate) const DIRECTORIES: [&str; 8] = [
     ".",
     "turnserver",
@@ -46,19 +46,19 @@ pub(crate) const DIRECTORIES: [&str; 8] = [
     "/usr/local/etc",
 ];
 
-/// Finds a file where coturn does.
+/// Finds a file in the directories that coturn searches.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let mut places = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
     places.find(|place| place.is_file())
 }
 
-/// The host of this process, on which coturn's options mean something.
+/// Host of this process, in whose context coturn's options are interpreted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThisHost;
 
 impl Host for ThisHost {
-    /// The whole path of a file that an option names; the name where there is none, for the error
-    /// about it.
+    /// Returns the absolute path of a file that an option names. If the file does not exist,
+    /// returns the name, which then appears in the error.
     fn find(&self, name: &str) -> String {
         if Path::new(name).is_absolute() {
             return name.to_owned();
@@ -81,7 +81,7 @@ impl Host for ThisHost {
     }
 }
 
-/// Configuration of coturn: a file, and options that are read behind it.
+/// Configuration of coturn: a file, and options with precedence over the file.
 #[derive(Clone, Debug)]
 pub(crate) struct CoturnConfig {
     pub(crate) file: PathBuf,
@@ -89,19 +89,20 @@ pub(crate) struct CoturnConfig {
 }
 
 impl CoturnConfig {
-    /// The translation's file below a data directory.
+    /// Returns the path of the translation in a data directory.
     pub(crate) fn translation(data: &Path) -> PathBuf {
         data.join(DIRECTORY).join(FILE)
     }
 
     fn import(&self, data: &Path) -> Result<Import> {
-        // Secrets are named by it, and have to be found from any directory.
+        // The translation contains paths of secrets, which must be valid in any working directory.
         let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
         let source = Source { file: &read(&self.file)?, arguments: &self.options };
         Ok(import(source, Purpose::Replacement, &data.join(DIRECTORY), &ThisHost))
     }
 
-    /// Translates the configuration, and writes the result and its secrets, for their owner alone.
+    /// Translates the configuration. Writes the result and its secrets with access only for the
+    /// owner.
     pub(crate) fn translate(&self, data: &Path) -> Result<Import> {
         let imported = self.import(data)?;
         self.refuse_unreadable(&imported)?;
@@ -127,14 +128,14 @@ impl CoturnConfig {
         Ok(imported)
     }
 
-    /// A value that cannot be read may be a rule that protects a network: the server does not go on
-    /// without it, and nor does coturn.
+    /// Refuses to start if a value is unreadable, because it could be a rule that protects a
+    /// network. coturn does not start with such a value either.
     fn refuse_unreadable(&self, imported: &Import) -> Result<()> {
         let mut slips = Vec::new();
         for line in &imported.lines {
             let reason = match &line.fate {
                 Fate::Unreadable(reason) => reason,
-                // A misspelt one may be a rule as well.
+                // A misspelt option could be such a rule as well.
                 Fate::Unknown if line.is_unknown_option() => "coturn has no such option",
                 Fate::Unknown | Fate::Taken(_) | Fate::SameHere(_) | Fate::Unsupported(_) => {
                     continue;
@@ -149,8 +150,8 @@ impl CoturnConfig {
         Err(Failure::usage(anyhow!("{}", slips.join("\n"))).hint(advice))
     }
 
-    /// Logs each option that is not in force, with its reason, and what differs from coturn.
-    /// `None`: the configuration is unreadable now.
+    /// Logs each option that is not in effect, with the reason, and each difference from coturn.
+    /// Returns `None` if the configuration is unreadable now.
     pub(crate) fn tell(&self, data: &Path) -> Option<CoturnReport> {
         let imported = self.import(data).ok()?;
         let file = self.file.display();
@@ -179,7 +180,7 @@ impl CoturnConfig {
         Some(CoturnReport { origins: origins(&self.file, &imported), differences })
     }
 
-    /// Errors of the translation, at the lines that they come from.
+    /// Assigns errors of the translation to the lines of coturn's configuration.
     pub(crate) fn at_lines(&self, imported: &Import, mut errors: SettingsErrors) -> SettingsErrors {
         for error in &mut errors.0 {
             if let Some(place) = line_of(&self.file, imported, &error.key) {
@@ -189,8 +190,9 @@ impl CoturnConfig {
         errors
     }
 
-    /// Makes users of the database those of the configuration: new and changed ones are written,
-    /// and those of an earlier translation that are gone are deleted. Other users stay.
+    /// Stores the configuration's users in the database. New and changed users are written. Users
+    /// of an earlier translation that are missing now are deleted. Other users of the database
+    /// remain.
     pub(crate) fn put_users(imported: &Import, settings: &Settings) -> Result<()> {
         let list = settings.data.directory.join(DIRECTORY).join(USERS);
         let earlier = atomic_file::read_state_to_string(&list, FILE_BYTES_MAX).unwrap_or_default();
@@ -223,14 +225,14 @@ impl CoturnConfig {
 /// Facts about a configuration of coturn, for operators.
 #[derive(Debug)]
 pub(crate) struct CoturnReport {
-    /// Places of coturn's options, by key.
+    /// Locations of coturn's options, by key.
     origins: BTreeMap<String, String>,
     differences: Vec<String>,
 }
 
 impl CoturnReport {
-    /// Shows the differences, and lines of coturn's file as the origins of values: operators edit
-    /// that file, not the translation.
+    /// Shows the differences and the origin of each value to operators. The origin is a line of
+    /// coturn's file, because operators edit this file and not the translation.
     pub(crate) fn show(&self, handle: &Handle) {
         let mut keys = handle.configuration().to_vec();
         for key in &mut keys {
@@ -246,7 +248,8 @@ impl CoturnReport {
     }
 }
 
-/// Places of the options that became values, by key. The last option of a key has precedence.
+/// Returns the locations of the options that became values, by key. The last option of a key has
+/// precedence.
 fn origins(file: &Path, imported: &Import) -> BTreeMap<String, String> {
     let taken = imported.lines.iter().filter_map(|line| match &line.fate {
         Fate::Taken(keys) => Some((keys, place(file, line))),
@@ -259,8 +262,8 @@ fn origins(file: &Path, imported: &Import) -> BTreeMap<String, String> {
     taken.flat_map(by_key).collect()
 }
 
-/// Creates coturn's SQLite file if there is none, as coturn does. An error shows when the file is
-/// opened: what needs no database is served without it.
+/// Creates coturn's SQLite file if it is missing, as coturn does. A failure is reported when the
+/// file is opened. Until then clients that need no database are served.
 fn make_database(url: &str) {
     let path = url.split_once("://").map(|(_, path)| Path::new(path));
     if path.is_some_and(|path| !path.exists()) {
@@ -268,10 +271,10 @@ fn make_database(url: &str) {
     }
 }
 
-/// The user of a configuration with its keys in a realm.
+/// Returns the configured user with the keys for a realm.
 ///
 /// # Errors
-/// Name or password cannot be used.
+/// The name or the password cannot be used.
 pub(crate) fn new_user(realm: &str, User { name, key }: &User) -> Result<NewUser, StoreError> {
     match key {
         UserKey::Password(text) => NewUser::new(realm, name, &Secret::new(text.clone()), None),
@@ -280,7 +283,7 @@ pub(crate) fn new_user(realm: &str, User { name, key }: &User) -> Result<NewUser
     }
 }
 
-/// Reads a configuration of coturn.
+/// Reads a configuration file of coturn.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     if file == Path::new(NO_FILE) {
         return Ok(Vec::new());
@@ -292,7 +295,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// The line of a file, or the word of a command line.
+/// Returns the file and line of an option, or "command line".
 fn place(file: &Path, line: &coturn_config::Line) -> String {
     if line.is_argument {
         "command line".to_owned()
@@ -301,7 +304,7 @@ fn place(file: &Path, line: &coturn_config::Line) -> String {
     }
 }
 
-/// The line of coturn's configuration that a key comes from.
+/// Returns the line of coturn's configuration that sets a key.
 pub(crate) fn line_of(file: &Path, imported: &Import, key: &str) -> Option<Place> {
     let is_of = |line: &&coturn_config::Line| matches!(&line.fate, Fate::Taken(keys) if keys.split(", ").any(|one| one == key));
     let line = imported.lines.iter().rev().find(is_of)?;
@@ -309,7 +312,7 @@ pub(crate) fn line_of(file: &Path, imported: &Import, key: &str) -> Option<Place
     Some(Place::File { path: file.to_owned(), line: number })
 }
 
-/// Puts a file in place of an older one, whole.
+/// Replaces a file atomically.
 fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     atomic_file::replace(path, content, Access::PRIVATE)
 }

@@ -1,4 +1,4 @@
-//! The directory of the server's files, or a temporary one where that cannot be written.
+//! Directory of the server's files, or a temporary directory if it cannot be written.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -10,11 +10,11 @@ use atomic_file::Access;
 
 use crate::failure::{Failure, Result};
 
-/// Bytes that a writable directory has space for: a small file or two.
+/// Number of bytes that a writable directory has space for: a small file or two.
 const NEEDED: usize = 8192;
 
-/// Returns the directory, which is created if it is missing, or a temporary directory if it cannot
-/// be written.
+/// Returns `directory`, which is created if it is missing. If it cannot be written, returns a
+/// temporary directory.
 ///
 /// # Errors
 /// The temporary directory cannot be written, or belongs to another user.
@@ -34,7 +34,7 @@ pub(crate) fn writable_or_temporary(directory: PathBuf) -> Result<PathBuf> {
     Ok(temporary)
 }
 
-/// A sentence about a temporary directory; `None` for others.
+/// Returns a warning if the directory is the temporary directory.
 pub(crate) fn warning(directory: &Path) -> Option<String> {
     (directory == temporary()).then(|| {
         format!(
@@ -45,13 +45,14 @@ pub(crate) fn warning(directory: &Path) -> Option<String> {
     })
 }
 
-/// Temporary directory of the user, which the successor of a process finds.
+/// Returns the path of the user's temporary directory. The successor of the process finds the same
+/// path.
 fn temporary() -> PathBuf {
     std::env::temp_dir().join(format!("turnpike-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Creates a temporary directory. A directory of another user, or open to other users, is refused:
-/// every user may create it.
+/// Creates the temporary directory. A directory that belongs to another user, or that others can
+/// access, is refused. Every user can create a directory with this name.
 fn prepare(directory: &Path) -> io::Result<()> {
     atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY)?;
     let found = fs::symlink_metadata(directory)?;
@@ -62,11 +63,11 @@ fn prepare(directory: &Path) -> io::Result<()> {
     try_to_write(directory)
 }
 
-/// Writes a file and removes it: only a write detects a full disk.
+/// Writes a file and removes it. Only a write detects a full disk.
 fn try_to_write(directory: &Path) -> io::Result<()> {
     atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY)?;
     let path = directory.join(format!(".try-{:x}", std::process::id()));
-    // A process of the same id may have died before the removal.
+    // A predecessor with this process id may have died before the removal.
     let _ = fs::remove_file(&path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&path)?;
     let written = file.write_all(&[0; NEEDED]).and_then(|()| file.sync_data());
@@ -86,7 +87,7 @@ mod tests {
         let directory = Directory::new("data");
         let wanted = directory.path().join("own");
         assert_eq!(writable_or_temporary(wanted.clone()).unwrap(), wanted);
-        // A process of the same id died during the check, as in a container.
+        // A process with this id died during the check, as happens in containers.
         fs::write(wanted.join(format!(".try-{:x}", std::process::id())), "").unwrap();
         assert_eq!(writable_or_temporary(wanted.clone()).unwrap(), wanted);
         assert_eq!(fs::read_dir(&wanted).unwrap().count(), 0, "nothing is left");

@@ -1,5 +1,5 @@
-//! Interfaces that the settings name. An interface may appear after the start, and a returning
-//! interface has another index.
+//! Network interfaces named in the settings. An interface can appear after the start, and an
+//! interface that returns has another index.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::failure::{Failure, Result};
 const LISTEN: &str = "sockets.listen_device";
 const RELAY: &str = "sockets.relay_device";
 
-/// Interval of checks for the interfaces during the start.
+/// Interval at which the start checks for missing interfaces.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// The named interfaces. Relay sockets of allocations follow the name of theirs.
+/// Interfaces that the settings name. Relay sockets of allocations use the current index of the
+/// relay interface.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     /// Interfaces of the sockets that are bound once.
@@ -36,11 +37,11 @@ struct PermanentDevice {
 }
 
 impl Devices {
-    /// Looks the interfaces up. [`wait_for_permanent`] precedes: the sockets that are bound once
-    /// cannot be bound to an absent interface.
+    /// Looks up the interfaces. Must be called after [`wait_for_permanent`], because a permanent
+    /// socket cannot be bound to a missing interface.
     ///
     /// # Errors
-    /// An interface of these sockets is absent.
+    /// An interface of the sockets that are bound once is missing.
     pub(crate) fn find(settings: &Settings) -> Result<Self> {
         let permanent = |(key, name): (&'static str, &InterfaceName)| {
             let index = index(name).ok_or_else(|| {
@@ -59,7 +60,7 @@ impl Devices {
         Ok(devices)
     }
 
-    /// Takes the interface of the predecessor's listeners.
+    /// Adopts the interface index that the predecessor's listeners are bound to.
     pub(crate) fn inherit_listener(&mut self, bound: Option<NonZeroU32>) {
         let listen = self.permanent.iter_mut().find(|device| device.key == LISTEN);
         if let (Some(device), Some(bound)) = (listen, bound) {
@@ -68,17 +69,18 @@ impl Devices {
         self.missing = self.look();
     }
 
-    /// Interface of the listeners.
+    /// Returns the interface of the listeners.
     pub(crate) fn of_listeners(&self) -> Option<NonZeroU32> {
         self.permanent.iter().find(|device| device.key == LISTEN).map(|device| device.index)
     }
 
-    /// Interface of the relay sockets.
+    /// Returns the interface of the relay sockets.
     pub(crate) fn of_relays(&self) -> Option<DeviceIndex> {
         self.relay.as_ref().map(|(_, index)| index.clone())
     }
 
-    /// Looks the interfaces up again. Returns true if one came or went, which is logged.
+    /// Looks up the interfaces again. Returns true, and logs, if the set of missing interfaces has
+    /// changed.
     pub(crate) fn refresh(&mut self) -> bool {
         let missing = self.look();
         if missing == self.missing {
@@ -92,8 +94,8 @@ impl Devices {
         true
     }
 
-    /// Takes the present index for relay sockets. Returns a clause about each interface that is
-    /// missing.
+    /// Updates the interface index of relay sockets. Returns a clause about each missing or
+    /// replaced interface.
     fn look(&self) -> Vec<String> {
         let is_permanent = self.permanent.iter().any(|device| device.key == RELAY);
         let relay = self.relay.iter().filter_map(|(name, device)| {
@@ -115,7 +117,7 @@ impl Devices {
         permanent.chain(relay).collect()
     }
 
-    /// Adds the missing interfaces. Each of them is needed to serve any client.
+    /// Adds the missing interfaces. Without such an interface the server can serve no client.
     pub(crate) fn add_to(&self, missing: &mut MissingAddresses) {
         missing.clauses.extend(self.missing.iter().cloned());
         missing.are_all |= !self.missing.is_empty();
@@ -130,7 +132,7 @@ fn index(name: &InterfaceName) -> Option<NonZeroU32> {
     linux_net::interface_index(name.as_str()).ok().and_then(NonZeroU32::new)
 }
 
-/// Interfaces of the sockets that are bound once, with their keys.
+/// Returns the interfaces of the sockets that are bound once, with their keys.
 fn of_permanent(settings: &Settings) -> impl Iterator<Item = (&'static str, &InterfaceName)> {
     let listen = settings.sockets.listen_device.as_ref().map(|name| (LISTEN, name));
     let relay = settings.sockets.relay_device.as_ref().map(|name| (RELAY, name));

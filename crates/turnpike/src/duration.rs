@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use turn_types::quantity::parse_duration;
 
-/// The most: beyond it the end of a credential could not be written down.
+/// Maximum duration. The expiry of a credential could not be represented beyond this duration.
 const MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-/// Reads a duration of at least a second.
+/// Parses a duration of at least a second.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         time if time < Duration::from_secs(1) => Err("it must be at least 1 s".to_owned()),
@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads the deadline of a drain.
+/// Parses the deadline of a drain.
 pub(crate) fn parse_deadline(text: &str) -> Result<Duration, String> {
     let deadline = parse(text)?;
     if deadline > admin::limits::DRAIN_MAX {
@@ -26,7 +26,7 @@ pub(crate) fn parse_deadline(text: &str) -> Result<Duration, String> {
     Ok(deadline)
 }
 
-/// Reads the time of a trace.
+/// Parses the duration of a trace.
 pub(crate) fn parse_trace(text: &str) -> Result<Duration, String> {
     let time = parse(text)?;
     if time > control::limits::TRACE_MAX {

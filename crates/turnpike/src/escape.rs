@@ -1,22 +1,22 @@
-//! Text from outside, as a terminal may show it: names of users reach the screen of an operator
-//! who lists sessions, and must neither control the terminal nor look like other output.
+//! Escaping of untrusted text for terminals. User names reach the screen of an operator who lists
+//! sessions. They must neither control the terminal nor imitate other output.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// A name or another text of one line, with every character that steers a terminal, breaks the
-/// line, or hides or reorders text written as `\u{1b}`. [`argument`] reverses it.
+/// Escapes a name or another text of one line. Characters that control a terminal, break the line,
+/// or hide or reorder text are written as `\u{1b}`. [`argument`] reverses the escaping.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     let Some(first) = text.find(ESCAPE) else { return escaped(text, steers) };
     let mut out = escaped(&text[..first], steers).into_owned();
-    // Of a name that has the text of an escape in it, the backslash is an escape.
+    // The backslash is escaped, because the name contains the text of an escape.
     out.extend('\\'.escape_unicode());
     out.push_str(&line(&text[first + 1..]));
     Cow::Owned(out)
 }
 
-/// As [`line()`], for a name in a table or a sentence: spaces at its start or end, which a reader
-/// cannot see there, are escapes as well. [`argument`] reverses it.
+/// Escapes a name in a table or a sentence as [`line()`] does. Leading and trailing spaces, which a
+/// reader cannot detect there, are escaped as well. [`argument`] reverses the escaping.
 pub(crate) fn name(text: &str) -> Cow<'_, str> {
     let inner = text.trim();
     if inner.len() == text.len() {
@@ -28,7 +28,7 @@ pub(crate) fn name(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}{}{}", spaces(before), line(inner), spaces(after)))
 }
 
-/// Text of an argument of a command, in which a name may be written as [`name`] shows it.
+/// Converts an argument of a command, in which a name may be escaped as by [`name`].
 #[expect(clippy::unnecessary_wraps, reason = "the form that clap calls")]
 pub(crate) fn argument(text: &str) -> Result<String, Infallible> {
     let mut out = String::with_capacity(text.len());
@@ -53,16 +53,16 @@ pub(crate) fn argument(text: &str) -> Result<String, Infallible> {
     Ok(out)
 }
 
-/// Beginning of an escape.
+/// Start of an escape sequence.
 const ESCAPE: &str = "\\u{";
 
-/// As [`line()`], for text of several lines: line feeds stay.
+/// Escapes text of several lines as [`line()`] does, but retains line feeds.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && steers(c))
 }
 
-/// JSON that says the same with no such character in it. Indented JSON has none but line feeds
-/// outside its strings.
+/// Escapes the control characters of JSON text without a change of its value. Indented JSON has no
+/// such characters outside strings, except line feeds.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(|c| c != '\n' && steers(c)) {
         return Cow::Borrowed(text);
@@ -95,8 +95,9 @@ fn escaped(text: &str, dangerous: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Control characters (C0, DEL, C1), line and paragraph separators, and the format characters that
-/// reorder text (UAX #9) or are invisible. Joiners stay: several scripts are written with them.
+/// Returns true for control characters (C0, DEL, C1), and for line and paragraph separators. Also
+/// true for format characters that reorder text (UAX #9) or are invisible. Joiners are permitted,
+/// because several scripts require them.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -1,8 +1,8 @@
-//! Public addresses in front of this host, asked of STUN servers, or of the metadata service of a
-//! cloud, that the operator has named (`relay.external = "auto"`).
+//! Detection of the public addresses of a host with network address translation (`relay.external =
+//! "auto"`). The operator names STUN servers, or the cloud whose metadata service is queried.
 //!
-//! An answer is never made up: an address that no server has answered for keeps the last answer,
-//! and without one the server does not relay from it.
+//! Addresses are never guessed. If no server responds for an address, the last response remains in
+//! effect. Without any response the server does not relay from the address.
 
 mod metadata;
 
@@ -22,31 +22,31 @@ use crate::failure::Result;
 use crate::own_addresses::host_addresses;
 use crate::warnings;
 
-/// Waits for an answer, each behind a request.
+/// Maximum waits for a response after each transmission of a request.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
 
-/// Time for the resolution of a name.
+/// Maximum time to resolve a server's name.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Longest wait of a start for the first responses: an early response spares clients a refusal.
+/// Maximum wait of a start for the first responses. An early response spares clients a refusal.
 const FOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// Pause between two attempts of a start.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Interval at which a running server asks again.
+/// Interval at which a running server repeats the queries.
 pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(60);
 
 /// Interval of the queries while no public address is known.
 pub(crate) const ASKED_SOON: Duration = Duration::from_secs(3);
 
-/// Longest response that is read: a Binding response has a few addresses.
+/// Maximum length of a response in bytes. A Binding response has a few addresses.
 const RESPONSE_MAX: usize = 576;
 
-/// Asks for the public address of each local address that `settings` relay from, at the start.
-/// The wait is bounded, and the result is empty without a response: the server then serves
-/// everything else, and repeats its queries.
+/// Queries the public address of each local relay address at the start. The wait is bounded, and
+/// the result is empty without a response. The server then serves requests that need no relay
+/// address, and repeats its queries.
 ///
 /// # Errors
 /// The addresses of this host cannot be listed.
@@ -56,7 +56,7 @@ pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
     loop {
         let Answers { found, failed } = ask(settings).await?;
         if !found.is_empty() {
-            // The other family may have no way to the servers.
+            // The other address family may have no path to the servers.
             for (local, why) in failed {
                 tracing::warn!(
                     "no public address is known for {local} ({why}): it is not relayed from until one is found"
@@ -82,14 +82,14 @@ pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
     }
 }
 
-/// Answers, and why there is none for an address.
+/// Public addresses found, and the reason for each local address without a response.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) found: Vec<RelayPair>,
     pub(crate) failed: Vec<(IpAddr, String)>,
 }
 
-/// Asks once, for all local addresses at a time.
+/// Queries the public addresses of all local addresses concurrently, once.
 ///
 /// # Errors
 /// The addresses of this host cannot be listed.
@@ -104,7 +104,7 @@ pub(crate) async fn ask(settings: &Settings) -> Result<Answers> {
     for (local, answer) in asked.join_all().await {
         match answer {
             Ok(public) => answers.found.push(RelayPair { local, public }),
-            // A host that has its public address needs no answer.
+            // A local address that is public needs no response.
             Err(_) if !warnings::is_private(local) => {
                 answers.found.push(RelayPair { local, public: local });
             }
@@ -115,7 +115,8 @@ pub(crate) async fn ask(settings: &Settings) -> Result<Answers> {
     Ok(answers)
 }
 
-/// The answer of the cloud, which knows; without one that of the servers.
+/// Queries the cloud's metadata service, which is authoritative. If it fails, queries the STUN
+/// servers.
 async fn ask_cloud_or_servers(
     local: IpAddr,
     cloud: CloudMetadata,
@@ -132,7 +133,7 @@ async fn ask_cloud_or_servers(
     }
 }
 
-/// The first answer in the order of the servers.
+/// Queries all servers concurrently. Returns the response of the first server in configured order.
 async fn ask_all(local: IpAddr, servers: &[StunServer]) -> Result<IpAddr, String> {
     let mut asked = JoinSet::new();
     for (index, server) in servers.iter().cloned().enumerate() {
@@ -164,7 +165,7 @@ async fn ask_one(local: IpAddr, server: &StunServer) -> io::Result<IpAddr> {
     let server = found.into_iter().find(|at| at.is_ipv4() == local.is_ipv4());
     let server = server.ok_or_else(|| io::Error::other("it has no address of this family"))?;
     let socket = UdpSocket::bind(SocketAddr::new(local, 0)).await?;
-    // From no other source.
+    // Accept datagrams only from this server.
     socket.connect(server).await?;
     let (id, request) = request()?;
     let mut response = [0; RESPONSE_MAX];
@@ -196,7 +197,8 @@ fn request() -> io::Result<(TransactionId, Vec<u8>)> {
     Ok((id, bytes))
 }
 
-/// The mapped address of the response to a request, if that is what it is and peers can send to it.
+/// Returns the mapped address of a Binding response to request `id`. Returns `None` for other
+/// messages, and for addresses that peers cannot send to.
 fn mapped(bytes: &[u8], id: TransactionId) -> Option<IpAddr> {
     let message = Message::parse(bytes).ok().filter(|message| message.transaction_id() == id)?;
     if message.class() != Class::Success {
@@ -207,8 +209,8 @@ fn mapped(bytes: &[u8], id: TransactionId) -> Option<IpAddr> {
     (!ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()).then_some(ip)
 }
 
-/// Public addresses of a running server: the answers of now, and the last one for addresses
-/// without.
+/// Returns the public addresses of a running server: the new responses, and the last known address
+/// where a query failed.
 pub(crate) fn kept(known: &[RelayPair], answers: &Answers) -> Vec<RelayPair> {
     let mut all = answers.found.clone();
     let without = answers

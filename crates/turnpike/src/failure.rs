@@ -1,9 +1,9 @@
-//! Failures of commands: the error, advice, and the exit status.
+//! Failures of commands: an error, advice, and an exit status.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// An error and advice.
+/// Error of a command, with optional advice.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -11,33 +11,34 @@ pub(crate) struct Failure {
     hint: Option<String>,
 }
 
-/// The two ways to fail, as exit codes have it.
+/// Kind of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It was tried and did not work: 1.
+    /// The command was tried and failed. Exit code 1.
     Failed,
-    /// The command line or the configuration is wrong; nothing was tried: 2, like clap.
+    /// The command line or the configuration is wrong, and the command was not tried. Exit code 2,
+    /// as for errors of clap.
     Usage,
 }
 
 impl Failure {
-    /// It was tried and did not work.
+    /// Creates a failure of a command that was tried.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { kind: Kind::Failed, error: error.into(), hint: None }
     }
 
-    /// The command line or the configuration is wrong.
+    /// Creates a failure due to a wrong command line or configuration.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         Self { kind: Kind::Usage, error: error.into(), hint: None }
     }
 
-    /// Adds advice.
+    /// Adds advice to the failure.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The error and the advice, for output other than a terminal.
+    /// Returns the error and the advice as one line, for output other than a terminal.
     pub(crate) fn reason(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.text()),
@@ -45,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// The error and its causes, without repetitions.
+    /// Returns the error and its causes without repetitions.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
@@ -58,7 +59,7 @@ impl Failure {
         text
     }
 
-    /// Exit status.
+    /// Returns the exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
             Kind::Failed => 1,
@@ -83,9 +84,9 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// Context of an error.
+/// Extension of results that adds context to an error.
 pub(crate) trait OrFail<T> {
-    /// Fails with `what`: "cannot ...".
+    /// Converts the error to a failure that starts with `what`: "cannot ...".
     fn or_fail(self, what: &'static str) -> Result<T>;
 }
 

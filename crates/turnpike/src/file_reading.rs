@@ -1,17 +1,17 @@
-//! Reads files on another thread. A hung disk stops that thread, and not the tasks of the
-//! control plane.
+//! Reading of files on another thread. A disk that hangs stalls this thread, and not the tasks of
+//! the control plane.
 
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinError, JoinSet};
 
 /// Time after which a read is late. A local disk needs milliseconds, and a network file system that
-/// recovers some seconds. Below the deadline of a command for its response (20 s).
+/// recovers needs some seconds. The value is below a command's deadline for its response (20 s).
 pub(crate) const LATE_AFTER: Duration = Duration::from_secs(10);
 
 /// Reader of one kind of files, with at most one read at a time.
 pub(crate) struct FileReading<T> {
-    /// Files, as the object of a sentence.
+    /// Files to read, worded as the object of a sentence.
     what: &'static str,
     read: JoinSet<T>,
     started: Instant,
@@ -29,8 +29,8 @@ impl<T: Send + 'static> FileReading<T> {
         self.read.is_empty()
     }
 
-    /// Calls `read` on another thread. Returns false if another read is in progress, and then does
-    /// nothing.
+    /// Calls `read` on another thread. Returns false, without a call, if another read is in
+    /// progress.
     pub(crate) fn start(&mut self, read: impl FnOnce() -> T + Send + 'static) -> bool {
         if !self.is_idle() {
             return false;
@@ -40,7 +40,7 @@ impl<T: Send + 'static> FileReading<T> {
         true
     }
 
-    /// Waits for the result of the read in progress; `None` without one.
+    /// Waits for the result of the read in progress. Returns `None` if no read is in progress.
     ///
     /// # Errors
     /// The read has panicked.
@@ -52,7 +52,7 @@ impl<T: Send + 'static> FileReading<T> {
         Some(done)
     }
 
-    /// Returns true while a read is in progress that started [`LATE_AFTER`] ago. Logs a warning
+    /// Returns true if the read in progress started at least [`LATE_AFTER`] ago. Logs a warning
     /// once for each read.
     pub(crate) fn is_late(&mut self) -> bool {
         let is_late = !self.is_idle() && self.started.elapsed() >= LATE_AFTER;
@@ -67,12 +67,12 @@ impl<T: Send + 'static> FileReading<T> {
         is_late
     }
 
-    /// Age of the read in seconds.
+    /// Returns the age of the last read in seconds.
     pub(crate) fn seconds(&self) -> u64 {
         self.started.elapsed().as_secs()
     }
 
-    /// Sets the read in progress late.
+    /// Ages the read in progress by [`LATE_AFTER`].
     #[cfg(test)]
     pub(crate) fn make_late(&mut self) {
         self.started -= LATE_AFTER;

@@ -1,5 +1,5 @@
-//! Replaces a file on a dedicated thread. A disk that hangs holds up that thread, and not the tasks
-//! of the control plane.
+//! Replacement of a file on a dedicated thread. A disk that hangs stalls this thread, and not the
+//! tasks of the control plane.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use std::thread;
 use atomic_file::Access;
 use tokio::sync::oneshot;
 
-/// Maximum number of contents that wait for the disk. Each is a change by an operator, who waits
-/// for the outcome.
+/// Maximum number of contents that wait for the disk. Each content is a change by an operator, who
+/// waits for the outcome.
 const WAITING_MAX: usize = 64;
 
-/// Sender of file contents. The thread starts with the first content.
+/// Handle of the thread that replaces a file. The first content starts the thread.
 #[derive(Debug)]
 pub(crate) struct FileWriter {
     path: PathBuf,
     sender: Option<SyncSender<Content>>,
 }
 
-/// Outcome of a replacement that may still be under way.
+/// Pending outcome of a file's replacement.
 #[derive(Debug)]
 pub(crate) struct Written(oneshot::Receiver<io::Result<()>>);
 
@@ -31,16 +31,16 @@ struct Content {
 }
 
 impl FileWriter {
-    /// Returns the writer of a file that only its owner reads.
+    /// Returns the writer of a file that is readable only by its owner.
     pub(crate) const fn new(path: PathBuf) -> Self {
         Self { path, sender: None }
     }
 
-    /// Replaces the file after all earlier contents. Does not block.
+    /// Queues a replacement of the file after all earlier contents. Does not block.
     pub(crate) fn replace(&mut self, bytes: Vec<u8>) -> Written {
         let (done, written) = oneshot::channel();
         if let Err((done, error)) = self.send(Content { bytes, done }) {
-            // The receiver is here.
+            // The send cannot fail, because the receiver still exists.
             let _ = done.send(Err(error));
         }
         Written(written)
@@ -70,10 +70,10 @@ impl FileWriter {
 }
 
 impl Written {
-    /// Waits for the disk.
+    /// Waits until the disk has stored the content.
     ///
     /// # Errors
-    /// The file has its previous content.
+    /// The write failed, and the file has its previous content.
     pub(crate) async fn wait(self) -> io::Result<()> {
         self.0.await.unwrap_or_else(|_| Err(io::Error::other("the thread that writes has ended")))
     }
@@ -87,7 +87,7 @@ fn start(path: PathBuf) -> io::Result<SyncSender<Content>> {
 
 fn write(path: &std::path::Path, contents: &Receiver<Content>) {
     for Content { bytes, done } in contents {
-        // The caller may have gone.
+        // The caller may have stopped waiting.
         let _ = done.send(atomic_file::replace(path, &bytes, Access::PRIVATE));
     }
 }
@@ -96,7 +96,7 @@ fn write(path: &std::path::Path, contents: &Receiver<Content>) {
 mod tests {
     use super::*;
 
-    /// A writer whose thread takes nothing, as one whose disk hangs.
+    /// Returns a writer whose thread accepts no content, like a writer whose disk hangs.
     fn hanging() -> (FileWriter, Receiver<Content>) {
         let (sender, contents) = sync_channel(WAITING_MAX);
         (FileWriter { path: PathBuf::new(), sender: Some(sender) }, contents)

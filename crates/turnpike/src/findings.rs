@@ -1,17 +1,17 @@
-//! Findings about a valid configuration, its files and its host: each with its place and advice.
+//! Findings about a valid configuration, its files and its host, each with a location and advice.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use settings::{Place, Settings};
 
-/// Weight of a finding.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
-    /// Probably not intended, or to be mended soon.
+    /// The state is probably not intended, or needs a correction soon.
     Warning,
-    /// Keeps clients away, keeps the server from starting, or shows secrets to others.
+    /// The state keeps clients away, prevents a start, or discloses secrets.
     Problem,
 }
 
@@ -24,23 +24,23 @@ impl Severity {
     }
 }
 
-/// A finding.
+/// Finding about a valid configuration, its files or its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
-    /// Line of the file, variable, or the file as a whole.
+    /// Line of the file, environment variable, or complete file.
     #[serde(serialize_with = "as_text")]
     pub(crate) place: Place,
-    /// The key, such as `tls.certificates`; empty if it is about the host.
+    /// Key of the setting, such as `tls.certificates`. Empty for a finding about the host.
     pub(crate) key: String,
-    /// The finding, as the end of the sentence "`key`: ...".
+    /// Description, as the last part of the sentence "`key`: ...".
     pub(crate) what: String,
-    /// Advice.
+    /// Advice on the remedy.
     pub(crate) help: String,
 }
 
 impl Finding {
-    /// A warning about a key.
+    /// Creates a warning about a key.
     pub(crate) fn warning(
         settings: &Settings,
         key: &str,
@@ -56,7 +56,7 @@ impl Finding {
         }
     }
 
-    /// A problem of a key.
+    /// Creates a problem about a key.
     pub(crate) fn problem(
         settings: &Settings,
         key: &str,
@@ -66,12 +66,12 @@ impl Finding {
         Self { severity: Severity::Problem, ..Self::warning(settings, key, what, help) }
     }
 
-    /// The same at another place.
+    /// Returns the finding with another location.
     pub(crate) fn at(self, place: Place) -> Self {
         Self { place, ..self }
     }
 
-    /// One line, for a log.
+    /// Formats the finding as one line for a log.
     pub(crate) fn line(&self) -> String {
         let Self { key, what, help, .. } = self;
         let colon = if key.is_empty() { "" } else { ": " };
@@ -79,7 +79,7 @@ impl Finding {
     }
 }
 
-/// Two lines, for people.
+/// Formats the finding as two lines for a terminal.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { severity, place, key, what, help } = self;

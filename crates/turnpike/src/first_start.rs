@@ -1,9 +1,9 @@
-//! The first start without a configuration: one generated user, so that the server can be tried at
-//! once and is still not an open relay.
+//! First start without a configuration, with generation of a user. The server can be tried
+//! immediately, and is still not an open relay.
 //!
-//! The database keeps keys and no passwords, so the credentials are also kept in a file of mode
-//! 0600 beside it. The password is printed once, since journals keep what is printed; later starts
-//! name the file.
+//! The database stores keys and no passwords. The credentials are therefore also stored in a file
+//! of mode 0600, next to the database. The password is printed only once, since journals retain
+//! output. Later starts name the file.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,13 +21,13 @@ use user_db::{Credentials, NewUser, Page, UserEditor, UserQuery};
 use crate::failure::{Failure, Result};
 use crate::uri;
 
-/// Name of the file in the data directory.
+/// File name of the generated user's record in the data directory.
 const FILE: &str = "first-user.json";
 
 /// Maximum size of the file in bytes. The file has one user.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// The generated user.
+/// Credentials of the generated user, as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FirstUser {
@@ -36,7 +36,7 @@ pub(crate) struct FirstUser {
     password: String,
 }
 
-/// The generated user, at a start.
+/// Generated user that a start shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     user: FirstUser,
@@ -44,7 +44,8 @@ pub(crate) struct Shown {
     is_new: bool,
 }
 
-/// The generated user to show, if there is one: made when the database has no user at all.
+/// Returns the generated user to show, if one exists. Creates the user if the database has no users
+/// in any realm.
 pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<Shown>> {
     let path = settings.data.directory.join(FILE);
     let kept = read(&path)?.filter(|kept| *kept.realm == *settings.realm);
@@ -52,14 +53,14 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserEditor) -> Result
         && let Some(known) =
             store.user(&kept.realm, &UserQuery::Name(kept.username.as_str().into()))?
     {
-        // Whoever gave this user another password knows it, and the one in the file is of no use.
+        // After a change of the password by an operator, the password in the file is invalid.
         let same = kept.new_user()?.keys() == &known.keys;
         return Ok(same.then(|| Shown { user: kept.clone(), is_new: false }));
     }
     let any = Page { realm: None, after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
-        // Whoever added users and deleted this one does not want it back; whoever has users in
-        // another realm has started the server without its configuration.
+        // Other users exist. An operator who deleted the generated user does not want it restored.
+        // If these users belong to another realm, the server was started without its configuration.
         return Ok(None);
     }
     let is_new = kept.is_none();
@@ -71,12 +72,12 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserEditor) -> Result
     Ok(Some(Shown { user, is_new }))
 }
 
-/// Takes back the file of the generated user when it is this one, because an operator deletes the
-/// user or gives it another password: a later start neither shows an invalid password, nor restores
-/// a deleted user.
+/// Deletes the file of the generated user if the file names this user. An operator deletes the
+/// user, or changes the password. Later starts then neither show an invalid password nor restore a
+/// deleted user.
 pub(crate) fn forget(data: &Path, realm: &str, name: &str) -> Result<()> {
     let path = data.join(FILE);
-    // A file that cannot be understood shows nobody; the next start says so.
+    // An unreadable file shows no user, and the next start reports the error.
     let Ok(Some(kept)) = read(&path) else { return Ok(()) };
     if kept.realm != realm || kept.username != name {
         return Ok(());
@@ -93,7 +94,7 @@ impl FirstUser {
     }
 }
 
-/// The banner: address, user, and a command to try it.
+/// Formats the banner: address, user, and a command for a first test.
 pub(crate) fn banner(shown: &Shown, info: &ServerInfo, program: &Path, data: &Path) -> String {
     let FirstUser { username, password, .. } = &shown.user;
     let uris: Vec<String> = uris(info);
@@ -106,7 +107,7 @@ pub(crate) fn banner(shown: &Shown, info: &ServerInfo, program: &Path, data: &Pa
         );
     }
     let program = program.display();
-    // The demo runs here, where the address that others see may not be reachable.
+    // The demo runs on this host, where the public address may be unreachable.
     let here = here(info);
     format!(
         "\nThe TURN server is ready. A client needs:\n\n  \
@@ -132,7 +133,8 @@ fn generate(realm: &str, path: &Path) -> Result<FirstUser> {
         .map_err(Failure::failed)?;
     let user =
         FirstUser { realm: realm.to_owned(), username: name, password: password.expose().clone() };
-    // Written first: a user whose password nobody knows would be worse than a file without a user.
+    // The file is written first. A user with an unknown password would be worse than a file without
+    // a user.
     write(path, &user).with_context(|| format!("cannot write {}", path.display())).map_err(
         |error| {
             Failure::failed(error)
@@ -164,7 +166,7 @@ fn read(path: &Path) -> Result<Option<FirstUser>> {
     })
 }
 
-/// One URI per listener, as clients elsewhere are told it.
+/// Returns a URI for each listener, as clients on other hosts use it.
 fn uris(info: &ServerInfo) -> Vec<String> {
     let mut uris: Vec<String> = Vec::new();
     for listener in &info.listeners {
@@ -184,7 +186,7 @@ fn uris(info: &ServerInfo) -> Vec<String> {
     uris
 }
 
-/// An address of the server that works on this host: IPv4 if there is one.
+/// Returns an address of the server that works on this host, preferably IPv4.
 fn here(info: &ServerInfo) -> SocketAddr {
     let address = |listener: &SocketAddr| {
         if !listener.ip().is_unspecified() {
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(again.clone()));
 
-        // The database was lost: the user that clients know comes back.
+        // After a loss of the database, the user that clients know is restored.
         for name in ["users.sqlite", "users.sqlite-wal", "users.sqlite-shm"] {
             let _ = fs::remove_file(directory.path().join(name));
         }

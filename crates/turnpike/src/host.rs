@@ -1,24 +1,25 @@
-//! Addresses of the host, in the order that suits a relay.
+//! Addresses of the host, sorted by suitability for a relay.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linux_net::{InterfaceAddress, source_address_towards};
 
-/// Addresses in the public internet, to ask the routing table about. Nothing is sent to them.
+/// Public addresses for queries of the routing table. No packets are sent to them.
 const FAR_AWAY: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
 ];
 
-/// Every address of these interfaces that sockets can be bound to: those that last first, and of
-/// these the ones by which the host reaches others. The ones of interfaces that are down come last.
+/// Returns every address that sockets can be bound to, most suitable first. Stable addresses
+/// precede temporary addresses. Among them, source addresses towards the internet precede others.
+/// Addresses of interfaces that are down are last.
 pub(crate) fn usable(interfaces: Vec<InterfaceAddress>) -> Vec<IpAddr> {
     let sources = FAR_AWAY.into_iter().filter_map(|ip| source_address_towards(ip).ok());
     ordered(interfaces, &sources.collect::<Vec<_>>())
 }
 
-/// Sorts the addresses of interfaces. The kernel prefers temporary addresses as `sources`: of their
-/// interface another one is taken.
+/// Sorts the addresses of interfaces by suitability. The kernel prefers temporary addresses as
+/// `sources`, so a stable address of the same interface takes precedence.
 fn ordered(mut interfaces: Vec<InterfaceAddress>, sources: &[IpAddr]) -> Vec<IpAddr> {
     interfaces.retain(|interface| interface.state.is_usable());
     let is_source = |interface: &&InterfaceAddress| sources.contains(&interface.address);
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!(order(&interfaces, &["10.1.0.1"]), expected);
     }
 
-    /// A temporary address is gone within days, and its calls with it.
+    /// A temporary address disappears within days, and interrupts its calls.
     #[test]
     fn an_address_that_lasts_is_preferred() {
         let interfaces = [

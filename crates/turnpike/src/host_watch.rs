@@ -1,5 +1,5 @@
-//! Schedule of looks at the host: on notifications of the kernel, gathered where they come in
-//! bursts.
+//! Schedule of checks of the host. Notifications of the kernel trigger checks, and bursts of
+//! notifications are combined.
 
 use std::io;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use linux_net::{HostChanges, HostMonitor};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Least time between two readings of the host's own addresses: one takes a millisecond or less.
+/// Minimum interval between two readings of the host's own addresses. A reading takes a millisecond
+/// or less.
 const OWN_ADDRESSES_EVERY_AT_MOST: Duration = Duration::from_millis(20);
 
-/// Least time between two decisions about devices: a program put on a card may interrupt it, and a
-/// container that starts is a burst of some ten notifications.
+/// Minimum interval between two decisions about devices. Attaching a program to a network card can
+/// interrupt the card, and the start of a container causes a burst of about ten notifications.
 const DEVICES_EVERY_AT_MOST: Duration = Duration::from_millis(250);
 
-/// Interval of looks at everything without a notification: abilities of drivers change without one,
-/// and failures may have been temporary.
+/// Interval of complete checks without a notification. Abilities of drivers change without
+/// notification, and failures may have been temporary.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// The same where the kernel does not notify, and after a failure.
+/// Interval of complete checks if the kernel does not notify, and delay after a failure.
 const LOOK_EVERY_UNHEARD: Duration = Duration::from_secs(5);
 
-/// Changes of the host, as a stream of parts to look at.
+/// Stream of changes of the host that require checks.
 #[derive(Debug)]
 pub(crate) struct HostWatch {
-    /// Notifications of the kernel; where there are none, everything is looked at every few
-    /// seconds.
+    /// Notifications of the kernel. Without them, all parts are checked every few seconds.
     heard: Option<mpsc::Receiver<HostChanges>>,
     gathered: Gathered,
 }
 
 impl HostWatch {
-    /// Watches with a monitor that was opened before the host was first looked at.
+    /// Creates a watch from a monitor that was opened before the first check of the host.
     pub(crate) fn new(monitor: io::Result<HostMonitor>) -> Self {
         let gathered = Gathered::new(Instant::now(), LOOK_EVERY);
         match monitor.and_then(listen) {
@@ -57,8 +57,7 @@ impl HostWatch {
         self.gathered.add(HostChanges::ALL);
     }
 
-    /// Parts to look at now, once there are any. May be dropped and called again without losing
-    /// any.
+    /// Waits for parts to check now. Cancellation safe: no part is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> HostChanges {
         loop {
             let due = self.gathered.take_due(Instant::now());
@@ -76,15 +75,15 @@ impl HostWatch {
         }
     }
 
-    /// Schedules another look at parts that failed, a few seconds from now.
+    /// Schedules a repeated check after a failure. Own addresses are checked a few seconds later.
     pub(crate) fn again(&mut self, changes: HostChanges) {
         self.gathered.again(Instant::now(), changes);
     }
 }
 
-/// Reads notifications on a thread of its own, which has nothing else to do but wait for them.
+/// Starts a dedicated thread that waits for notifications.
 fn listen(mut monitor: HostMonitor) -> io::Result<mpsc::Receiver<HostChanges>> {
-    // While the server is busy the kernel keeps what comes, and tells when that is too much.
+    // While the server is busy, the kernel queues notifications, and reports an overflow.
     let (sender, receiver) = mpsc::channel(1);
     let thread = std::thread::Builder::new().name("host-monitor".to_owned());
     thread.spawn(move || {
@@ -102,7 +101,8 @@ fn listen(mut monitor: HostMonitor) -> io::Result<mpsc::Receiver<HostChanges>> {
     Ok(receiver)
 }
 
-/// The next notifications, `None` after the last; never, where there are none.
+/// Returns the next notifications, or `None` if the monitor has failed. Without a monitor, never
+/// returns.
 async fn hear(heard: &mut Option<mpsc::Receiver<HostChanges>>) -> Option<HostChanges> {
     match heard {
         Some(heard) => heard.recv().await,
@@ -110,14 +110,14 @@ async fn hear(heard: &mut Option<mpsc::Receiver<HostChanges>>) -> Option<HostCha
     }
 }
 
-/// Parts to look at, each no more often than a look may cost.
+/// Parts of the host that wait for a check, with a limited rate for each.
 #[derive(Debug)]
 struct Gathered {
     waiting: HostChanges,
-    /// Neither is looked at before.
+    /// Earliest time of the next check of own addresses.
     own_addresses_from: Instant,
     others_from: Instant,
-    /// Time of the next look at all parts.
+    /// Time of the next check of all parts.
     all_at: Instant,
     every: Duration,
 }

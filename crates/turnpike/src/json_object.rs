@@ -1,4 +1,4 @@
-//! Values that are JSON objects and nothing else.
+//! Values that must be JSON objects.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-/// Value of a JSON object. Serde takes an array for a structure as well, with the fields in order:
-/// permissions of a service must not be read from one.
+/// Value read from a JSON object. Serde also accepts an array for a structure, with the fields in
+/// order. Permissions of a service must not be read from an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JsonObject<T>(pub(crate) T);
 

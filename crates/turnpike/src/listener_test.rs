@@ -1,4 +1,4 @@
-//! Requests to the server's own listeners, as a client sends them, for `/healthz`.
+//! Test requests to the server's own listeners, as clients send them, for `/healthz`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,15 +15,15 @@ use turn_types::Prefix;
 use crate::asking::{over_tcp, over_udp};
 use crate::own_addresses::host_addresses;
 
-/// The server's listeners.
+/// Listeners of this server, with the settings for test requests.
 #[derive(Debug)]
 pub(crate) struct OwnListeners {
     addresses: Vec<SocketAddr>,
-    /// Listeners for TLS alone.
+    /// Listeners that accept only TLS.
     tls: Vec<SocketAddr>,
     udp: bool,
     tcp: bool,
-    /// Sources whose connections begin with a PROXY header.
+    /// Sources whose connections start with a PROXY header.
     proxies: Vec<Prefix>,
     method: Method,
     handle: Handle,
@@ -35,7 +35,7 @@ impl OwnListeners {
         let proxies = settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect();
         let (udp, tcp) = (settings.udp.enabled, settings.tcp.enabled);
         let tls = if settings.tls.enabled { info.tls_listeners.clone() } else { Vec::new() };
-        // An Allocate without anything in it gets an error, which is an answer as well.
+        // An Allocate request without credentials gets an error, which is also a response.
         let method = if settings.binding { Method::BINDING } else { Method::ALLOCATE };
         Self { addresses: info.listeners.clone(), tls, udp, tcp, proxies, method, handle }
     }
@@ -44,7 +44,8 @@ impl OwnListeners {
 impl ListenerTest for OwnListeners {
     fn ask(&self) -> Answers<'_> {
         let method = self.method;
-        // A restart does not help where the host does not have the address.
+        // Listeners at addresses that the host lacks are not tested, because a restart would not
+        // help.
         let host = host_addresses().unwrap_or_default();
         let is_there = move |(_, at): &(usize, &SocketAddr)| {
             at.ip().is_unspecified() || host.usable().is_empty() || host.has(at.ip())
@@ -68,7 +69,8 @@ impl ListenerTest for OwnListeners {
                     });
                 }
             }
-            // Nor does a restart help where no certificate can be read.
+            // Listeners for TLS are not tested without certificates, because a restart would not
+            // help either.
             let can_serve_tls = !self.handle.info().certificates.is_empty();
             let tls = self.tls.iter().filter(|_| can_serve_tls);
             for (index, &address) in tls.enumerate().filter(&is_there) {
@@ -87,7 +89,7 @@ impl ListenerTest for OwnListeners {
     }
 }
 
-/// The address at which this host reaches a listener.
+/// Returns the address at which this host reaches a listener.
 fn here(mut listener: SocketAddr) -> SocketAddr {
     if listener.ip().is_unspecified() {
         listener.set_ip(match listener.ip() {

@@ -1,4 +1,4 @@
-//! Listeners for HTTP: bound while the process may still use ports below 1024.
+//! Listeners for HTTP, bound before the process loses the permission for ports below 1024.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,10 +14,11 @@ use tokio::net::{TcpListener, TcpSocket};
 use crate::failure::{Failure, Result};
 use crate::handover::Predecessor;
 
-/// Listeners of HTTP over TCP, for the next process.
+/// HTTP listeners over TCP that a successor inherits.
 pub(crate) type Services = Vec<(SocketAddr, OwnedFd)>;
 
-/// The listeners for monitoring; `other`: what becomes of another server's Unix socket.
+/// Binds the listeners for monitoring. `other` determines the treatment of a Unix socket that
+/// another server has bound.
 pub(crate) fn monitoring(
     settings: &Settings,
     mut predecessor: Option<&mut Predecessor>,
@@ -39,10 +40,11 @@ pub(crate) fn monitoring(
     Ok(listeners)
 }
 
-/// Connections that may wait to be accepted; the kernel bounds it by `net.core.somaxconn`.
+/// Maximum number of connections that wait to be accepted. The kernel limits the number by
+/// `net.core.somaxconn`.
 const CONNECTIONS_WAITING: u32 = 1024;
 
-/// The listeners for operators; true for those on loopback.
+/// Binds the listeners for operators, each with true if the address is a loopback address.
 pub(crate) fn api(
     settings: &Settings,
     mut predecessor: Option<&mut Predecessor>,
@@ -78,7 +80,7 @@ fn bind(
     })
 }
 
-/// Binds a listener, also at an address that the host does not have yet.
+/// Binds a listener. The host need not have the address yet.
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => {
@@ -92,7 +94,7 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
             socket
         }
     };
-    // Connections of a server that ran before may still be closing.
+    // Connections of a predecessor may still be closing.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(CONNECTIONS_WAITING)

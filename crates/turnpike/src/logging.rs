@@ -1,9 +1,9 @@
-//! The log: to standard error, or where coturn's options say under coturn's name; as text, logfmt
-//! or JSON, with a level that a reload may change. Nothing else in the process writes there once
-//! the server runs.
+//! Log of the process: text, logfmt or JSON on standard error. Under coturn's name, coturn's
+//! options determine the destination. A reload can change the level. While the server runs, the
+//! process writes nothing else to the destination.
 //!
-//! Lines are handed to a thread that writes them, through a bounded queue that drops lines when it
-//! is full: a reader of the log may stall, and no worker waits for it.
+//! A dedicated thread writes the lines from a bounded queue. When the queue is full, lines are
+//! dropped. No worker waits for a log reader that stalls.
 
 mod coturn;
 mod gathered;
@@ -34,13 +34,13 @@ use self::target::{Sink, WithSeverity};
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For both: `key=value` pairs.
+    /// Lines of `key=value` pairs, for people and programs.
     Logfmt,
-    /// For programs: one JSON object per line.
+    /// Lines with a JSON object each, for programs.
     Json,
-    /// For programs that read coturn's lines.
+    /// Lines of coturn's form, for programs that parse coturn's log.
     Coturn,
 }
 
@@ -55,39 +55,41 @@ impl From<settings::LogFormat> for LogFormat {
     }
 }
 
-/// Lines that wait to be written: some MiB at most.
+/// Maximum number of lines that wait to be written. The queue needs some MiB at most.
 const QUEUED_LINES_MAX: usize = 16_384;
 
-/// Changes the level while the server runs. Queued lines are written when the last one is dropped.
+/// Handle of the log that changes the level while the server runs. Queued lines are written when
+/// the last clone is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct LogLevel {
     handle: Option<reload::Handle<Targets, Registry>>,
     recent: RecentLog,
     reopen: Arc<AtomicBool>,
-    /// Lines that found the queue full.
+    /// Number of lines dropped because the queue was full.
     dropped: Option<ErrorCounter>,
     unwritten: UnwrittenLines,
     _writer: Option<Arc<WorkerGuard>>,
 }
 
 impl LogLevel {
-    /// Sets the level from now on.
+    /// Sets the level of subsequent lines.
     pub(crate) fn set(&self, level: LevelFilter) {
         if let Some(handle) = &self.handle {
-            // Fails only when the subscriber is gone, and then nobody logs.
+            // Fails only if the subscriber has been dropped, and then no lines are logged.
             let _ = handle.reload(lines_of(level));
         }
     }
 }
 
 impl LogLevel {
-    /// Opens a log file again by its name, with the next line.
+    /// Requests that the log file is opened again by name before the next line.
     pub(crate) fn reopen(&self) {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Reader of the number of lines that found the queue full, or that the destination did not
-    /// take. Keeps no writer alive: its last lines are written when the last `LogLevel` is dropped.
+    /// Returns a function that reads the number of lost lines: dropped by a full queue, or refused
+    /// by the destination. The function does not keep the writer alive. The last lines are thus
+    /// written when the last `LogLevel` is dropped.
     pub(crate) fn lines_lost(&self) -> impl Fn() -> u64 + use<> {
         let (dropped, unwritten) = (self.dropped.clone(), self.unwritten.clone());
         move || {
@@ -96,13 +98,13 @@ impl LogLevel {
         }
     }
 
-    /// Recent warnings and errors.
+    /// Returns the recent warnings and errors.
     pub(crate) fn recent(&self) -> RecentLog {
         self.recent.clone()
     }
 }
 
-/// Keeps warnings and errors for operators, at any level of the log.
+/// Layer that stores warnings and errors for operators, at any level of the log.
 struct Keeper(RecentLog);
 
 impl<S: Subscriber> Layer<S> for Keeper {
@@ -117,7 +119,7 @@ impl<S: Subscriber> Layer<S> for Keeper {
     }
 }
 
-/// The text of a line.
+/// Text of a log line.
 #[derive(Default)]
 struct Line {
     message: String,
@@ -127,7 +129,7 @@ struct Line {
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         use fmt::Write as _;
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
@@ -141,7 +143,7 @@ impl fmt::Debug for LogLevel {
     }
 }
 
-/// Starts logging for the whole process.
+/// Starts logging for the process.
 ///
 /// # Errors
 /// A logger was started before.
@@ -183,12 +185,14 @@ fn queued(
 
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Targets, Registry>, Registry>;
 
-/// Lines of a level, and all about traced clients: they arise only while there is a trace.
+/// Returns the filter of a level. Lines about traced clients always pass, since they occur only
+/// during a trace.
 fn lines_of(level: LevelFilter) -> Targets {
     Targets::new().with_default(level).with_target(TRACED, LevelFilter::DEBUG)
 }
 
-/// The layer for the system's log: it has the time and the level of a line beside the text.
+/// Returns the layer for the system log. Text lines have no time and no level there, because the
+/// system log stores both separately.
 fn for_syslog(format: LogFormat, writer: WithSeverity) -> Box<dyn Layer<Filtered> + Send + Sync> {
     if format != LogFormat::Text {
         return lines(format, writer, false);
@@ -197,7 +201,7 @@ fn for_syslog(format: LogFormat, writer: WithSeverity) -> Box<dyn Layer<Filtered
     layer.with_ansi(false).without_time().with_level(false).boxed()
 }
 
-/// The layer that writes lines to `writer`, in colours for a terminal.
+/// Returns the layer that writes lines to `writer`, with colours if requested.
 fn lines<W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<Filtered> + Send + Sync>
 where
     W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
@@ -207,7 +211,7 @@ where
         LogFormat::Text => layer.with_ansi(colours).boxed(),
         LogFormat::Logfmt => layer.event_format(logfmt::Logfmt).boxed(),
         LogFormat::Coturn => layer.event_format(coturn::Coturn).boxed(),
-        // One flat object: what log collectors take without being taught.
+        // Log collectors accept one flat object without configuration.
         LogFormat::Json => {
             layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
@@ -234,7 +238,7 @@ mod tests {
         }
     }
 
-    /// A reader of the log that stalls.
+    /// Simulates a reader of the log that stalls.
     #[test]
     fn lines_that_find_the_queue_full_are_counted() {
         use io::Write as _;
@@ -245,7 +249,7 @@ mod tests {
         let level = LogLevel { dropped: Some(writer.error_counter()), ..LogLevel::default() };
         let lines_lost = level.lines_lost();
         assert_eq!(lines_lost(), 0);
-        // Some are in the buffer of the writer.
+        // Some lines are in the buffer of the writer.
         let line = [b'.'; 1024];
         for _ in 0..QUEUED_LINES_MAX + 200 {
             writer.write_all(&line).unwrap();
@@ -255,7 +259,7 @@ mod tests {
         drop(guard);
     }
 
-    /// A destination that refuses everything.
+    /// Simulates a destination that refuses every line.
     #[test]
     fn lines_of_a_failing_write_are_counted() {
         use io::Write as _;
@@ -272,12 +276,12 @@ mod tests {
         assert_eq!(level.lines_lost()(), 3);
     }
 
-    /// The lines of warnings that `events` logs.
+    /// Returns the lines of warnings that `events` logs.
     pub(super) fn warnings(events: impl FnOnce()) -> String {
         written(LogFormat::Logfmt, events)
     }
 
-    /// The text of what `events` logs.
+    /// Returns the text that `events` logs.
     pub(super) fn written(format: LogFormat, events: impl FnOnce()) -> String {
         let written = Lines::default();
         let writer = written.clone();

@@ -1,5 +1,5 @@
-//! The server and the commands around it. Puts the pieces together; the rules of the protocol are
-//! in `turn-proto`, the packets in `dataplane`.
+//! Program of the TURN server with its commands. This crate assembles the parts. The protocol's
+//! rules are in `turn-proto`, and packet processing is in `dataplane`.
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
     if Path::new(&name).file_name().is_some_and(|name| name == "turnserver") {
         let words = words.map(|word| word.to_string_lossy().into_owned());
-        // Coturn's -1, whatever the error is.
+        // Coturn exits with -1 for every error.
         return end(commands::turnserver::run(words).map(|()| ExitCode::SUCCESS), |_| 255.into());
     }
     end(run(Cli::parse()), failure::Failure::exit_code)

@@ -1,6 +1,7 @@
-//! Time-limited credentials, made as a web service makes them (draft-uberti-behave-turn-rest §2.2):
-//! the name is `<expiry>:<user>`, perhaps with limits behind it, and the password the HMAC of the
-//! name. For applications that ask the server (`/turn`) with the first secret of their realm.
+//! Time-limited credentials, in the form of a web service (draft-uberti-behave-turn-rest §2.2). The
+//! name is `<expiry>:<user>`, optionally followed by limits, and the password is an HMAC of the
+//! name. Applications request the credentials from the server (`/turn`), which signs with the first
+//! secret of the realm.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,29 +14,29 @@ use crate::reload::InForce;
 use crate::revocations::end_of_name;
 use crate::uri;
 
-/// Shortest credential: clients need some time to use it.
+/// Minimum lifetime of a credential. Clients need some time before the first use.
 const LASTS_MIN: Duration = Duration::from_secs(10);
 
-/// The form of time-limited names at a server.
+/// Form of time-limited names at a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameForm {
     pub(crate) separator: char,
-    /// Names may have limits in them.
+    /// True if names may contain limits.
     pub(crate) limits: bool,
 }
 
 impl NameForm {
-    /// That of a configuration.
+    /// Returns the form that is configured.
     pub(crate) fn of(settings: &Settings) -> Self {
         let separator = settings.auth.separator.chars().next().unwrap_or(':');
         Self { separator, limits: settings.auth.limits_in_names }
     }
 
-    /// Builds the name of a credential until `expiry` in seconds since 1970, in the form of names.
+    /// Builds the name of a credential until `expiry` in seconds since 1970.
     ///
     /// # Errors
-    /// The user is too long, has characters that a name cannot have, or would be taken for a time;
-    /// or there are limits where names have none.
+    /// The user is too long, has characters that a name cannot have, or would be interpreted as a
+    /// time. Or limits are requested and names have no limits.
     pub(crate) fn name(
         self,
         now: u64,
@@ -64,7 +65,7 @@ impl NameForm {
             name.push_str(&format!("?{limits}"));
         }
         let name = UserName::new(&name).map_err(|error| format!("username {error}"))?.into_string();
-        // Of two numbers the server takes one for the time.
+        // If a name contains two numbers, the server interprets one of them as the time.
         let read = expiry_and_account(&name, separator, UnixSeconds(now));
         if read.is_none_or(|(time, _)| time.0 != expiry) {
             return Err("username has a number that would be taken for the time of expiry, as numbers \
@@ -83,7 +84,10 @@ impl NameForm {
 }
 
 impl InForce {
-    /// Makes a credential.
+    /// Creates a credential.
+    ///
+    /// # Errors
+    /// The realm does not exist or has no secret, or the name is invalid: see [`NameForm::name`].
     pub(crate) fn mint(&self, wish: &MintWish) -> Result<Minted, OperatorError> {
         let MintWish { realm, user, lasts, limits } = wish;
         let auth = self.auth_of(realm.as_deref())?;
@@ -110,7 +114,7 @@ impl InForce {
         }
     }
 
-    /// URIs of this server for its clients.
+    /// Returns the URIs of this server for its clients.
     fn uris(&self) -> Vec<String> {
         let configured = self.settings.api.credential_uris.iter().map(|uri| uri.to_string());
         let uris: Vec<String> = configured.collect();
@@ -166,7 +170,8 @@ mod tests {
         assert_eq!(composed.as_deref(), Ok("1900000000:zo\u{eb} k"));
     }
 
-    /// Telephone numbers and ids of ten digits are users where the server can tell them from times.
+    /// Telephone numbers and ids of ten digits are accepted as users where the server can
+    /// distinguish them from times.
     #[test]
     fn numbers_are_users() {
         let (form, none) = (NameForm { separator: ':', limits: false }, GrantLimits::default());
@@ -185,7 +190,8 @@ mod tests {
         assert!(form.name(now, in_a_year, "5551234567", &none).is_ok());
     }
 
-    /// A revocation of such a user would be taken for that of a credential, and forgotten.
+    /// A revocation of such a user would be treated as a revocation of a credential, and would
+    /// expire.
     #[test]
     fn a_user_is_no_credential_with_an_expiry() {
         let (form, none) = (NameForm { separator: ':', limits: true }, GrantLimits::default());

@@ -1,5 +1,5 @@
-//! New configurations and their secrets: nothing that exists is replaced, and all are written or
-//! none.
+//! Creation of new configurations and their secrets. Existing files are not replaced, and either
+//! all files are written or none.
 
 use std::fs;
 use std::io;
@@ -11,13 +11,14 @@ use atomic_file::{Access, Owner};
 
 use crate::failure::{Failure, Result};
 
-/// Mode of a configuration: the server's group reads it.
+/// Mode of a configuration file: readable by the server's group.
 const CONFIGURATION: u32 = 0o640;
 
-/// Mode of a secret; in a directory of the server's group that of a configuration.
+/// Mode of a secret. In a directory of the server's group, a secret has the mode of a
+/// configuration.
 const SECRET: u32 = 0o600;
 
-/// A file to write.
+/// File to create.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
@@ -26,22 +27,22 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// A configuration.
+    /// Creates a configuration file.
     pub(crate) fn configuration(path: &Path, text: String) -> Self {
         Self { path: path.to_owned(), content: text.into_bytes(), is_secret: false }
     }
 
-    /// A secret, which ends its line in the file.
+    /// Creates a file with a secret, followed by a line break.
     pub(crate) fn secret(path: &Path, secret: &[u8]) -> Self {
         let content = [secret, b"\n"].concat();
         Self { path: path.to_owned(), content, is_secret: true }
     }
 }
 
-/// Writes all files, or none: an error takes back the ones before it.
+/// Writes all files. After an error, the files written so far are removed.
 pub(crate) fn write(files: &[NewFile]) -> Result<()> {
     for NewFile { path, is_secret, .. } in files {
-        // A symbolic link that leads nowhere is there, too.
+        // A symbolic link without a target exists, too.
         if fs::symlink_metadata(path).is_ok() {
             let hint = if *is_secret {
                 "a new secret would be written there: move this one away; nothing was written"
@@ -76,9 +77,9 @@ fn create(NewFile { path, content, is_secret }: &NewFile) -> io::Result<()> {
 pub(crate) const CONTROL_OF_SERVICE: &str = "\n[control]\n# Members of the group may use turnpike status and all other commands.\n\
      socket = \"/run/turnpike/control.sock\"\ngroup = \"turnpike\"\n";
 
-/// The group of a service that reads its configuration in the directory of this file: one that root
-/// has given the directory to, as packages do with `/etc/turnpike`. `None` for other users, whose
-/// servers are their own.
+/// Returns the service's group for a file in this directory. A package assigns the group to the
+/// directory, such as `/etc/turnpike`, which root owns. Returns `None` for users other than root,
+/// who run servers under their own account.
 pub(crate) fn group_of_service(path: &Path) -> Option<u32> {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let directory = fs::metadata(path.parent()?).ok()?;
@@ -110,7 +111,7 @@ mod tests {
         write(&[NewFile::secret(&path, b"s")]).unwrap();
         assert_eq!((mode(), group_of_service(&path)), (SECRET, None));
         fs::remove_file(&path).unwrap();
-        // Only root can give a directory to another group.
+        // Only root can assign another group to a directory.
         if chown(directory.path(), None, Some(12_345)).is_ok() {
             write(&[NewFile::secret(&path, b"s")]).unwrap();
             assert_eq!((mode(), fs::metadata(&path).unwrap().gid()), (CONFIGURATION, 12_345));

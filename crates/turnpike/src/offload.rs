@@ -1,4 +1,5 @@
-//! The kernel path, as the settings want it: started with the server, looked after while it runs.
+//! Kernel path of a server: started with the server according to the settings, and updated after
+//! changes of the host.
 
 mod device_thread;
 
@@ -15,19 +16,21 @@ use xdp_relay::{Attachment, Offload, OffloadConfig, ParkedPath, Routes};
 
 use self::device_thread::DeviceThread;
 
-/// Time at which the kernel path begins.
+/// Condition for the start of the kernel path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beginning {
-    /// At once.
+    /// The kernel path starts immediately.
     Now,
-    /// By [`KernelPath::begin`]: another process has the interfaces.
+    /// The kernel path starts with [`KernelPath::begin`], because another process has the
+    /// interfaces until then.
     BehindAnother,
-    /// Likewise, and its programs are loaded then: calls wait for this start.
+    /// The kernel path starts with [`KernelPath::begin`], which also loads the programs. Loading
+    /// takes time for which the imported calls would wait.
     BehindCalls,
 }
 
 impl Beginning {
-    /// The reason why no interface has the programs yet, for the log of the start.
+    /// Returns the reason why no interface has the programs yet, for the log of the start.
     pub(crate) const fn waits_for(self) -> &'static str {
         match self {
             Self::Now => "waiting for an interface that carries the server's traffic",
@@ -37,13 +40,13 @@ impl Beginning {
     }
 }
 
-/// The kernel path of a server, if there is one.
+/// Kernel path of a server, if started.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelPath(Option<Arc<DeviceThread>>);
 
 impl KernelPath {
-    /// Starts it where the settings and this host allow. The outcome is in the facts: without
-    /// it sockets relay everything.
+    /// Starts the kernel path, if the settings and this host permit. The returned facts contain the
+    /// outcome. Without a kernel path sockets relay all packets.
     pub(crate) fn start(
         settings: &Settings,
         listeners: &[SocketAddr],
@@ -91,8 +94,8 @@ impl KernelPath {
         }
     }
 
-    /// Calls a function in the thread of the kernel path, which has the capabilities. `None`
-    /// without a kernel path.
+    /// Calls a function in the thread of the kernel path, which has the capabilities. Returns
+    /// `None` without a kernel path.
     fn call<T: Send + 'static>(
         &self,
         function: impl FnOnce(&mut Offload) -> T + Send + 'static,
@@ -100,7 +103,8 @@ impl KernelPath {
         self.0.as_ref()?.call(function)
     }
 
-    /// Narrows the rights of its thread by `confine`. `None` without a kernel path.
+    /// Calls `confine`, which narrows the rights of the calling thread, in the thread of the kernel
+    /// path. Returns `None` without a kernel path.
     pub(crate) fn confine<T: Send + 'static>(
         &self,
         confine: impl FnOnce() -> T + Send + 'static,
@@ -108,8 +112,8 @@ impl KernelPath {
         self.call(|_| confine())
     }
 
-    /// Sets receive buffers of sockets beyond the limit of the host, as far as this process may.
-    /// Otherwise they are unchanged.
+    /// Sets the receive buffers of sockets, beyond the limit of the host if this process has the
+    /// capability. Otherwise the buffers are unchanged.
     pub(crate) fn force_receive_buffers(&self, sockets: Vec<OwnedFd>, bytes: usize) {
         let force = move || {
             for socket in &sockets {
@@ -123,7 +127,7 @@ impl KernelPath {
         }
     }
 
-    /// Begins what has [waited](Beginning) until clients are served.
+    /// Starts the parts that have [waited](Beginning) until clients are served.
     pub(crate) fn begin(&self) {
         if let Some(Err(why)) = self.call(Offload::load) {
             tracing::warn!("kernel path: sockets relay everything: {why}");
@@ -131,7 +135,8 @@ impl KernelPath {
         self.look(HostChanges::ALL);
     }
 
-    /// Copies the descriptors by which it goes on without this process; `None` where it does not.
+    /// Duplicates the descriptors with which the kernel path continues without this process.
+    /// Returns `None` if the kernel path cannot continue.
     pub(crate) fn park(&self) -> Option<ParkedPath> {
         self.call(|offload| offload.park())?
             .inspect_err(|error| tracing::warn!(%error, "the kernel path ends with this process"))
@@ -139,22 +144,22 @@ impl KernelPath {
             .flatten()
     }
 
-    /// The same, which is free to end.
+    /// Returns a weak reference, which does not keep the kernel path running.
     pub(crate) fn downgrade(&self) -> WeakKernelPath {
         WeakKernelPath(self.0.as_ref().map(Arc::downgrade).unwrap_or_default())
     }
 
-    /// Leaves it, as it is, to the next process.
+    /// Detaches from the kernel path, which continues to relay for the successor.
     pub(crate) fn leave(&self) {
         self.call(Offload::leave);
     }
 
-    /// Leaves the interfaces to another process.
+    /// Stops the kernel path, and releases the interfaces for another process.
     pub(crate) fn end(&self) {
         self.call(Offload::end);
     }
 
-    /// The routes of a worker; `None` without a kernel path.
+    /// Returns the routes of a worker, or `None` without a kernel path.
     pub(crate) fn routes(&self, worker: WorkerId) -> Option<Routes> {
         self.call(move |offload| offload.routes(worker))?
             .inspect_err(|error| {
@@ -163,17 +168,17 @@ impl KernelPath {
             .ok()
     }
 
-    /// Bytes of the kernel's memory in use, with the workers' share.
+    /// Returns the kernel memory in use in bytes, including the workers' share.
     pub(crate) fn memory(&self) -> u64 {
         self.call(|offload| offload.memory()).unwrap_or_default()
     }
 
-    /// Looks at parts of the host that may have changed.
+    /// Examines the parts of the host that may have changed.
     pub(crate) fn look(&self, changes: HostChanges) {
         self.call(move |offload| look(offload, changes));
     }
 
-    /// Follows a change of the addresses that are relayed from.
+    /// Follows a change of the relay addresses.
     pub(crate) fn follow_relays(&self, relays: Vec<IpAddr>) {
         self.call(move |offload| {
             offload.set_relays(relays);
@@ -181,14 +186,14 @@ impl KernelPath {
         });
     }
 
-    /// Source of its state, for queries.
+    /// Returns access to the state of the kernel path, for queries.
     pub(crate) fn watch(&self) -> Option<Arc<dyn OffloadWatch>> {
         self.0.as_ref().map(|_| Arc::new(self.clone()) as _)
     }
 }
 
-/// Changes of the host by a kernel path with these settings of the kernel, and the way to go
-/// without.
+/// Returns a sentence about the changes that the kernel path makes to the host, and how to avoid
+/// them. `settings` are the kernel settings that were switched on.
 pub(crate) fn changes_of_host(settings: &[String]) -> String {
     let switched_on = if settings.is_empty() {
         String::new()
@@ -214,7 +219,7 @@ fn begin(wanted: &OffloadConfig, beginning: Beginning) -> Result<Offload, String
     if let Some(refused) = offload.refused() {
         tracing::warn!("kernel path: what leaves by one family goes by sockets: {refused}");
     }
-    // The start's own lines tell what became of each.
+    // The log lines of the start report the outcome for each interface.
     if beginning == Beginning::Now
         && let Err(error) = offload.update(true)
     {
@@ -237,13 +242,13 @@ fn look(offload: &mut Offload, changes: HostChanges) {
     }
 }
 
-/// The kernel path of a server, as long as it has one: it ends when the server does.
+/// Weak reference to the kernel path of a server, which stops with the server.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakKernelPath(Weak<DeviceThread>);
 
 impl WeakKernelPath {
-    /// A copy for a keeper, if another one than at the changes that it knows; the inner `None`:
-    /// there is nothing to copy.
+    /// Returns copies of the descriptors for a keeper, if the kernel path has changed since the
+    /// state `known`. The inner value is `None` if nothing can be copied.
     pub(crate) fn changed_copy(&self, known: &mut Option<u64>) -> Option<Option<ParkedPath>> {
         let before = *known;
         let (changes, copy) = self.0.upgrade()?.call(move |offload| {

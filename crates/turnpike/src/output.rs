@@ -1,4 +1,4 @@
-//! Output of commands: JSON for programs, tables and rounded numbers for people.
+//! Output of commands: JSON for programs, and tables with rounded numbers for people.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&escape::json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Prints a text and ends the line; nothing in it steers the terminal. A reader that has gone away
+/// Prints a text and a line break. Characters that control the terminal are escaped. A closed pipe
 /// (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     let text = escape::lines(text);
@@ -25,13 +25,13 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Columns and lines of the terminal; none where the output is not one.
+/// Returns the columns and lines of the terminal, or `None` if the output is a file or a pipe.
 pub(crate) fn screen() -> Option<(usize, usize)> {
     let (columns, lines) = terminal_size::terminal_size_of(io::stdout())?;
     Some((usize::from(columns.0), usize::from(lines.0)))
 }
 
-/// Replaces all that the terminal shows by as much of a text as fits it.
+/// Replaces the contents of the terminal by the part of a text that fits.
 pub(crate) fn repaint(text: &str, screen: (usize, usize)) -> Result<()> {
     const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
     let mut out = io::stdout().lock();
@@ -39,7 +39,7 @@ pub(crate) fn repaint(text: &str, screen: (usize, usize)) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// The part of a text that fits; nothing in it steers the terminal.
+/// Returns the part of a text that fits. Characters that control the terminal are escaped.
 fn screenful(text: &str, (columns, lines): (usize, usize)) -> String {
     let text = escape::lines(text);
     let fitting = text.lines().take(lines).map(|line| line.chars().take(columns).collect());
@@ -49,35 +49,35 @@ fn screenful(text: &str, (columns, lines): (usize, usize)) -> String {
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
+    /// Left alignment, for words.
     Left,
-    /// Numbers.
+    /// Right alignment, for numbers.
     Right,
 }
 
-/// A table with a heading, as wide as its contents.
+/// Table with a heading. Each column is as wide as its contents.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
-    /// Before the first cell of each row, under the heading.
+    /// Indentation before the first cell of each subsequent row.
     indent: &'static str,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect();
         Self { columns, rows: Vec::new(), indent: "" }
     }
 
-    /// Indents the rows that follow.
+    /// Sets the indentation of subsequent rows.
     pub(crate) const fn indent(&mut self, indent: &'static str) {
         self.indent = indent;
     }
 
-    /// Adds a row; cells beyond the columns are left out. No cell breaks the line or steers the
-    /// terminal: see [`escape::name`].
+    /// Adds a row. Surplus cells are dropped. Line breaks and terminal controls are escaped: see
+    /// [`escape::name`].
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells = cells.into_iter().take(self.columns.len());
         let mut cells: Vec<_> = cells.map(|cell| escape::name(&cell).into_owned()).collect();
@@ -87,7 +87,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as lines, without a line end behind the last.
+    /// Renders the table as lines, without a line break after the last line.
     pub(crate) fn render(&self) -> String {
         let heading: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines: Vec<&Vec<String>> = std::iter::once(&heading).chain(&self.rows).collect();
@@ -117,14 +117,14 @@ impl Table {
     }
 }
 
-/// Columns for prose: the terminal's, 100 at most and where there is none.
+/// Returns the number of columns for prose, which is the terminal's but at most 100.
 pub(crate) fn columns() -> usize {
     const MOST: usize = 100;
     let terminal = terminal_size::terminal_size_of(io::stdout());
     terminal.map_or(MOST, |(columns, _)| usize::from(columns.0)).min(MOST)
 }
 
-/// A list of sentences in lines of at most so many columns.
+/// Formats sentences as a list with lines of at most `columns` columns.
 pub(crate) fn list(sentences: &[String], columns: usize) -> String {
     const LABEL: &str = "  - ";
     let line = |sentence: &String| {
@@ -135,7 +135,8 @@ pub(crate) fn list(sentences: &[String], columns: usize) -> String {
     lines.join("\n")
 }
 
-/// A text in lines of at most so many columns, each behind an indent; a longer word stands alone.
+/// Wraps a text into indented lines of at most `columns` columns. A longer word gets a separate
+/// line.
 pub(crate) fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     let room = columns.saturating_sub(indent);
     let mut lines: Vec<String> = Vec::new();
@@ -152,7 +153,7 @@ pub(crate) fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Width of a text in columns.
+/// Returns the width of a text in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
@@ -160,7 +161,7 @@ pub(crate) fn width(text: &str) -> usize {
 /// Warning for operators of a firewall.
 pub(crate) const PAST_THE_FIREWALL: &str = "this host's firewall sees one packet of each flow in two seconds; offload.mode = \"off\" has it see all";
 
-/// A number with its thousands apart: `1,234,567`.
+/// Formats a number with separated thousands: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -173,26 +174,26 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// A number of bytes with three digits and a binary unit: `1.46 GiB`.
+/// Formats a number of bytes with three digits and a binary unit: `1.46 GiB`.
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    // 64 bits are at most 16 EiB: the last unit is enough.
+    // The last unit suffices, because 64 bits represent less than 16 EiB.
     let power = (number.max(1).ilog2() / 10) as usize;
     if power == 0 {
         return format!("{number} B");
     }
-    // Rounding is the purpose here.
+    // Rounding is intended here.
     let value = number as f64 / f64::from(1u32 << 10).powi(power as i32);
     let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
     format!("{value:.decimals$} {}", UNITS[power])
 }
 
-/// A rate in Mbit/s, of bits per second.
+/// Formats a rate in bits per second as Mbit/s.
 pub(crate) fn megabits(bits_per_second: u64) -> String {
     format!("{:.3}", bits_per_second as f64 / 1e6)
 }
 
-/// A duration as people say it, in at most two units: `3 d 4 h`, `5 min 10 s`, `42 s`.
+/// Formats a duration for people with at most two units: `3 d 4 h`, `5 min 10 s`, `42 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let units = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
@@ -210,7 +211,7 @@ pub(crate) fn duration(time: Duration) -> String {
     out
 }
 
-/// A latency with the unit that suits it: `85 µs`, `1.24 ms`.
+/// Formats a latency with a suitable unit: `85 µs`, `1.24 ms`.
 pub(crate) fn micros(micros: u64) -> String {
     match micros {
         0..1000 => format!("{micros} µs"),

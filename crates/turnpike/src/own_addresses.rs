@@ -1,7 +1,8 @@
-//! Addresses that the host delivers to itself, kept current: no client may reach them as peers, and
-//! the server relays from some of them.
+//! Current list of the addresses that the host delivers to itself. Clients must not reach these
+//! addresses as peers, and the server relays from some of them.
 //!
-//! It fails closed: a known address is removed only when a complete reading no longer has it.
+//! The list fails closed. A known address is removed only if a complete reading does not contain
+//! it.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,40 +18,41 @@ use crate::host;
 /// Interval of log lines about a lasting failure.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
-/// Prefixes named in a line of the log; of more their number is told.
+/// Maximum number of prefixes in a log line. Further prefixes are only counted.
 const NAMED_MAX: usize = 8;
 
-/// Time in which an address that is gone may come back, as when a network manager starts anew:
-/// allocations on it stay. It ends with the next look at the host.
+/// Time for which allocations on a missing address are retained. A network manager that restarts
+/// restores its addresses within this time. The next check of the host after this time removes the
+/// address.
 const LEAVING_FOR: Duration = Duration::from_secs(60);
 
 /// Addresses that the host delivers to itself, as last read.
 #[derive(Debug)]
 pub(crate) struct OwnAddresses {
-    /// Sorted, once each.
+    /// Known prefixes, sorted and without duplicates.
     known: Vec<Prefix>,
     bindable: Bindable,
-    /// Such addresses that are gone, with the time.
+    /// Bindable addresses that are missing, with the time of the loss.
     leaving: Vec<(IpAddr, Instant)>,
-    /// The last reading was whole.
+    /// True if the last reading was complete.
     is_whole: bool,
-    /// True if the rules in force refuse all known addresses.
+    /// True if the rules in effect refuse all known addresses.
     is_in_force: bool,
     complained: Option<Instant>,
 }
 
 impl OwnAddresses {
-    /// Reads it at the start, for rules that are made with it.
+    /// Reads the addresses at the start, before the first rules are built.
     ///
     /// # Errors
-    /// It cannot be read: a server that cannot protect its host does not start.
+    /// The addresses cannot be read. A server that cannot protect its host does not start.
     pub(crate) fn read() -> Result<Self> {
         let Reading { found, bindable, failed } = Reading::now();
         failed.map_or(Ok(()), Err).or_fail("cannot read which addresses are this host's own")?;
         Ok(Self { known: found, bindable, ..Self::of_nothing() })
     }
 
-    /// As of a host that had none.
+    /// Creates the list of a host without addresses.
     pub(crate) const fn of_nothing() -> Self {
         Self {
             known: Vec::new(),
@@ -62,19 +64,19 @@ impl OwnAddresses {
         }
     }
 
-    /// Addresses to relay from.
+    /// Returns the addresses to relay from.
     pub(crate) fn host(&self) -> HostAddresses {
         let leaving = self.leaving.iter().map(|(ip, _)| *ip).collect();
         let Bindable { usable, routed } = self.bindable.clone();
         HostAddresses::new(usable).with_routed(routed).with_leaving(leaving)
     }
 
-    /// Prefixes to refuse.
+    /// Returns the prefixes to refuse as peers.
     pub(crate) fn prefixes(&self) -> &[Prefix] {
         &self.known
     }
 
-    /// Reads it again, and logs the differences.
+    /// Reads the addresses again, and logs the differences.
     pub(crate) fn refresh(&mut self) {
         self.take(Reading::now(), Clock::instant());
     }
@@ -126,17 +128,17 @@ impl OwnAddresses {
         }
     }
 
-    /// The rules in force have it.
+    /// Records that the rules in effect contain the addresses.
     pub(crate) const fn put_in_force(&mut self) {
         self.is_in_force = true;
     }
 
-    /// Returns whether new rules are needed.
+    /// Returns true if new rules are needed.
     pub(crate) const fn is_waiting(&self) -> bool {
         !self.is_in_force
     }
 
-    /// Returns whether all of it is known, and in force.
+    /// Returns true if the addresses are completely known, and the rules in effect contain them.
     pub(crate) const fn is_current(&self) -> bool {
         self.is_whole && self.is_in_force
     }
@@ -145,21 +147,22 @@ impl OwnAddresses {
 /// Addresses that sockets can be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bindable {
-    /// Of interfaces, the best for a relay first.
+    /// Addresses of interfaces, most suitable for a relay first.
     usable: Vec<IpAddr>,
-    /// By routes.
+    /// Prefixes that routes deliver to the host.
     routed: Vec<Prefix>,
 }
 
-/// The addresses of this host now.
+/// Reads the current addresses of this host.
 ///
 /// # Errors
-/// They cannot be read.
+/// The addresses cannot be read.
 pub(crate) fn host_addresses() -> Result<HostAddresses> {
     Ok(OwnAddresses::read()?.host())
 }
 
-/// Prefixes found, sorted, addresses to bind to, and the reason if they may be incomplete.
+/// Result of a reading: prefixes in sorted order, and addresses to bind to. `failed` is the reason
+/// why they may be incomplete.
 struct Reading {
     found: Vec<Prefix>,
     bindable: Bindable,
@@ -167,8 +170,8 @@ struct Reading {
 }
 
 impl Reading {
-    /// The routes to the host itself, and the addresses of its interfaces: interfaces that are
-    /// down have no route yet, and will have one the moment they are up.
+    /// Reads the routes to the host itself, and the addresses of its interfaces. Interfaces that
+    /// are down have no route yet, but get a route as soon as they are up.
     fn now() -> Self {
         let mut failed = None;
         let mut found = own_prefixes().unwrap_or_else(|error| {
@@ -192,12 +195,12 @@ impl Reading {
     }
 }
 
-/// The prefixes of `there` that are not in `here`; both are sorted.
+/// Returns the prefixes of `there` that are missing from `here`. Both are sorted.
 fn missing_from(here: &[Prefix], there: &[Prefix]) -> Vec<Prefix> {
     there.iter().copied().filter(|prefix| here.binary_search(prefix).is_err()).collect()
 }
 
-/// For the log.
+/// Formats prefixes for the log.
 fn named(prefixes: &[Prefix]) -> String {
     let mut names: Vec<String> = prefixes.iter().take(NAMED_MAX).map(ToString::to_string).collect();
     if prefixes.len() > NAMED_MAX {
@@ -237,7 +240,7 @@ mod tests {
         assert!(!own.is_waiting() && own.is_current());
         own.take(whole(&["192.0.2.1/32", "10.9.0.0/24"]), Instant::ZERO);
         assert!(own.is_waiting() && !own.is_current());
-        // Nothing new since: it waits all the same.
+        // Nothing is new since, but the change still waits.
         own.take(whole(&["192.0.2.1/32", "10.9.0.0/24"]), Instant::ZERO);
         assert!(own.is_waiting());
         own.put_in_force();
@@ -252,7 +255,7 @@ mod tests {
         own.take(failed(&[]), Instant::ZERO);
         assert_eq!(own.prefixes(), prefixes(&["10.9.0.0/24", "192.0.2.1/32"]));
         assert!(!own.is_current(), "it is to be tried again");
-        // What was found counts beside it.
+        // Addresses of an incomplete reading are added.
         own.take(failed(&["192.0.2.2/32"]), Instant::ZERO);
         let all = prefixes(&["10.9.0.0/24", "192.0.2.1/32", "192.0.2.2/32"]);
         assert_eq!(own.prefixes(), all);

@@ -1,5 +1,5 @@
-//! Paths of the configuration, the data and the control socket: the command line first, then the
-//! environment, then the configuration file, then the default.
+//! Paths of the configuration, the data and the control socket. The command line takes precedence
+//! over the environment, then the configuration file, then the default.
 
 use std::path::{Path, PathBuf};
 
@@ -18,32 +18,32 @@ use crate::process::ProcessOptions;
 use crate::upgrade_command::TAKES_OVER_VARIABLE;
 use crate::{new_files, renewal};
 
-/// The configuration file of a packaged server.
+/// Configuration file of a packaged server.
 pub(crate) const CONFIG: &str = "/etc/turnpike/turnpike.toml";
 
-/// The data directory of a packaged server, and the default in a configuration file.
+/// Data directory of a packaged server, and default in a configuration file.
 const DATA: &str = "/var/lib/turnpike";
 
-/// The control socket in the configuration of the packages and of `turnpike init`.
+/// Control socket in the configuration of the packages and of `turnpike init`.
 const PACKAGED_SOCKET: &str = "/run/turnpike/control.sock";
 
-/// Environment variables that name paths; the others that begin with `TURNPIKE_` override keys of
-/// the configuration.
+/// Environment variable with the path of the configuration file. All variables that start with
+/// `TURNPIKE_` and do not name paths override keys of the configuration.
 const CONFIG_VARIABLE: &str = "TURNPIKE_CONFIG";
 const DATA_VARIABLE: &str = "TURNPIKE_DATA";
 
-/// Inputs of the paths besides the command line.
+/// Inputs of the paths in addition to the command line.
 pub(crate) struct ProcessEnvironment<'a> {
-    /// Reads the environment.
+    /// Function that reads an environment variable.
     pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
-    /// Returns whether there is such a file or directory.
+    /// Function that returns true if a file or directory exists.
     pub(crate) exists: &'a dyn Fn(&Path) -> bool,
     /// True if the process runs as root.
     pub(crate) root: bool,
 }
 
 impl ProcessEnvironment<'static> {
-    /// The environment of this process.
+    /// Returns the environment of this process.
     pub(crate) fn real() -> Self {
         Self {
             env: &|name| std::env::var(name).ok(),
@@ -53,25 +53,25 @@ impl ProcessEnvironment<'static> {
     }
 }
 
-/// A configuration, and the file it was read from.
+/// Configuration, with the file that it was read from.
 #[derive(Debug)]
 pub(crate) struct Configuration {
-    /// The file, if there is one.
+    /// Configuration file, if one exists.
     pub(crate) file: Option<PathBuf>,
-    /// The configuration of coturn that it was translated from.
+    /// Configuration of coturn that was translated to this configuration.
     pub(crate) coturn: Option<PathBuf>,
-    /// Place of the server in the system.
+    /// Options about the process in the system.
     pub(crate) process: ProcessOptions,
-    /// Its values, with paths overridden by the command line.
+    /// Values of the configuration, with paths overridden by the command line.
     pub(crate) settings: Settings,
 }
 
-/// The data directory of a server whose configuration names none.
+/// Returns the data directory of a server whose configuration does not set it.
 pub(crate) fn data_directory(paths: &PathOptions) -> PathBuf {
     ProcessEnvironment::real().data(paths, None)
 }
 
-/// The variables that override keys of the configuration.
+/// Returns the environment variables that override keys of the configuration.
 pub(crate) fn environment() -> Environment {
     let others = [CONFIG_VARIABLE, DATA_VARIABLE, TAKES_OVER_VARIABLE];
     std::env::vars_os()
@@ -80,7 +80,7 @@ pub(crate) fn environment() -> Environment {
         .collect()
 }
 
-/// Returns true if this process takes the place of the running server.
+/// Returns true if this process is the successor of a running server in an upgrade.
 pub(crate) fn takes_over() -> bool {
     std::env::var_os(TAKES_OVER_VARIABLE).is_some()
 }
@@ -88,21 +88,21 @@ pub(crate) fn takes_over() -> bool {
 /// Certificates of a configuration that may be unusable.
 #[derive(Clone, Copy)]
 enum Tolerated<'a> {
-    /// Certificates that apply, and those that a running server waits for.
+    /// Certificates in effect, and certificates that a running server waits for.
     These(&'a [CertificateFiles]),
     /// Certificates that the configuration waits for.
     Awaited,
-    /// Certificates of every kind.
+    /// All certificates.
     All,
 }
 
-/// Reads the configuration. The process of an upgrade waits for no certificate: the running process
-/// may have it in effect.
+/// Reads the configuration. The successor of an upgrade refuses every unusable certificate, because
+/// the predecessor may have the certificate in effect.
 pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
     load_with(paths, if takes_over() { Tolerated::These(&[]) } else { Tolerated::Awaited })
 }
 
-/// Reads the configuration of a running server. Certificates in effect are not checked: their files
+/// Reads the configuration of a running server. Certificates in effect are not checked. Their files
 /// may be temporarily unreadable, which must not delay other changes.
 pub(crate) fn load_again(
     paths: &PathOptions,
@@ -137,7 +137,7 @@ fn load_with(paths: &PathOptions, tolerated: Tolerated<'_>) -> Result<Configurat
     Ok(configuration)
 }
 
-/// Reads a configuration file, or the defaults, with paths of the command line.
+/// Reads a configuration file, or the defaults. Paths on the command line override the values.
 pub(crate) fn complete(
     paths: &PathOptions,
     file: Option<PathBuf>,
@@ -146,7 +146,7 @@ pub(crate) fn complete(
     Ok(ProcessEnvironment::real().complete(paths, file, settings).settings)
 }
 
-/// Reads a configuration file whose certificates may be missing, for its users.
+/// Reads a configuration file whose certificates may be missing, for commands about users.
 pub(crate) fn complete_without_certificates(
     paths: &PathOptions,
     file: PathBuf,
@@ -210,8 +210,9 @@ fn read_with(file: Option<&Path>, tolerated: Tolerated<'_>) -> Result<Settings, 
     if errors.is_empty() { Ok(settings) } else { Err(SettingsErrors(errors)) }
 }
 
-/// Error of a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they
-/// make their keys of it, so that one which is not in that form already would be two realms.
+/// Returns an error and a remedy for an unprepared realm. Clients prepare the realm as an
+/// OpaqueString (RFC 8489 §9.2.2) before they derive keys. A realm in another form would thus be
+/// two realms.
 pub(crate) fn realm_slip(realm: &str) -> Option<(String, String)> {
     match stun_wire::opaque_string(realm) {
         Ok(prepared) if prepared == realm => None,
@@ -231,7 +232,7 @@ pub(crate) fn is_of_service(file: &Path) -> bool {
     file.parent() == Path::new(CONFIG).parent() && new_files::group_of_service(file).is_some()
 }
 
-/// Returns whether a realm was named: by a named configuration file, or by a variable.
+/// Returns true if a realm was configured: by a named configuration file, or by a variable.
 pub(crate) fn names_realm(paths: &PathOptions) -> bool {
     let here = ProcessEnvironment::real();
     paths.config.is_some()
@@ -239,7 +240,7 @@ pub(crate) fn names_realm(paths: &PathOptions) -> bool {
         || here.path_from("TURNPIKE_REALM").is_some()
 }
 
-/// The configuration file that the server would read, if there is one.
+/// Returns the configuration file that the server would read, if one exists.
 pub(crate) fn configuration_file(paths: &PathOptions) -> Option<PathBuf> {
     ProcessEnvironment::real().config(paths)
 }
@@ -247,21 +248,22 @@ pub(crate) fn configuration_file(paths: &PathOptions) -> Option<PathBuf> {
 /// Control socket of the running server.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    /// The control socket.
+    /// Path of the control socket.
     pub(crate) path: PathBuf,
-    /// Why the configuration had no say in it, if it had none: the server may be elsewhere.
+    /// Errors of the configuration, if it was unreadable. The server may then have another control
+    /// socket.
     pub(crate) unread: Option<SettingsErrors>,
 }
 
-/// The control socket of the running server. A configuration that is wrong elsewhere is no
-/// obstacle: an operator who corrects it still needs the server.
+/// Returns the control socket of the running server. Errors in other parts of the configuration are
+/// ignored, because an operator who corrects them still needs the server.
 pub(crate) fn control_socket(paths: &PathOptions) -> Socket {
     let here = ProcessEnvironment::real();
     here.control_socket(paths, |file| settings::paths(file, &environment()))
 }
 
 impl ProcessEnvironment<'_> {
-    /// The configuration file, if there is one.
+    /// Returns the configuration file, if one exists.
     fn config(&self, paths: &PathOptions) -> Option<PathBuf> {
         if paths.coturn.is_some() {
             return Some(CoturnConfig::translation(&self.data(paths, None)));
@@ -304,7 +306,7 @@ impl ProcessEnvironment<'_> {
         }
     }
 
-    /// Puts the command line's word on paths over the configuration's.
+    /// Overrides paths of the configuration by the command line.
     fn complete(
         &self,
         paths: &PathOptions,
@@ -327,7 +329,7 @@ impl ProcessEnvironment<'_> {
         Configuration { file, coturn, process: paths.process.clone(), settings }
     }
 
-    /// The data directory; `configured` is the configuration's.
+    /// Returns the data directory. `configured` is the directory in the configuration.
     fn data(&self, paths: &PathOptions, configured: Option<&Path>) -> PathBuf {
         paths
             .data
@@ -337,8 +339,8 @@ impl ProcessEnvironment<'_> {
             .unwrap_or_else(|| self.usual_data())
     }
 
-    /// The packaged server's directory where there is one, so that commands of all users find it;
-    /// otherwise a directory of the user's own.
+    /// Returns the packaged server's directory if it exists, to let commands of all users find it.
+    /// Otherwise returns a directory of the user.
     fn usual_data(&self) -> PathBuf {
         if self.root || (self.exists)(Path::new(DATA)) {
             return DATA.into();
@@ -404,7 +406,7 @@ mod tests {
         assert_eq!((found.path.to_str(), found.unread), (Some("/srv/t/control.sock"), None));
         let found = ask(&format!("{wrong}[control]\nsocket = \"/run/t.sock\"\n"), &paths);
         assert_eq!((found.path.to_str(), found.unread), (Some("/run/t.sock"), None));
-        // A file that does not name the directory means the default one.
+        // A file without a directory refers to the default directory.
         assert_eq!(ask(wrong, &paths).path, Path::new(DATA).join("control.sock"));
 
         for (broken, what) in
@@ -415,12 +417,12 @@ mod tests {
             let unread = found.unread.unwrap().to_string();
             assert!(unread.contains(what), "{unread}");
         }
-        // The package's own socket, where there is one.
+        // The package's socket is used if it exists.
         let packaged = environment_of(&|_| None, &|path| path == Path::new(PACKAGED_SOCKET));
         let configured = |file: Option<&Path>| settings::paths(file, &Environment::empty());
         fs::write(&file, "[data\n").unwrap();
         assert_eq!(packaged.control_socket(&paths, configured).path, Path::new(PACKAGED_SOCKET));
-        // That of a server under coturn's name.
+        // The socket of a server under coturn's name is found.
         fs::write(&file, "[control]\nsocket = \"/run/t.sock\"\n").unwrap();
         let beside = Path::new(DATA).join(CONTROL_SOCKET);
         let is_beside = |path: &Path| path == beside;

@@ -1,5 +1,5 @@
 //! Detection of other processes at the listeners' UDP ports. The kernel lets processes of one user
-//! share a port (`SO_REUSEPORT`), and spreads the clients over them.
+//! share a port (`SO_REUSEPORT`), and distributes the clients among them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,24 +14,26 @@ use tokio::time::sleep;
 
 use crate::handover::ListenerCopies;
 
-/// Interval of looks: each is a walk of the kernel over its table of UDP sockets, of a millisecond.
+/// Interval of checks. Each check takes a millisecond in which the kernel walks its table of UDP
+/// sockets.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
-/// Number of allocations beyond which a walk would hold a core for too long: there is no look then.
+/// Maximum number of allocations for a check. With more allocations, the walk would occupy a core
+/// for too long.
 const LOOKS_UP_TO: u64 = 10_000;
 
-/// The UDP listeners of this process, with the inodes of their sockets.
+/// UDP listeners of this process, with the inodes of their sockets.
 #[derive(Clone, Debug)]
 struct OwnSockets(Vec<(SocketAddr, u32)>);
 
 impl OwnSockets {
     fn of<'a>(listeners: impl Iterator<Item = (SocketAddr, &'a (impl AsFd + 'a))>) -> Self {
-        // The kernel tells other processes no more than 32 bits of an inode, either.
+        // The kernel also reports at most 32 bits of the inodes of other processes.
         let inode = |socket: &dyn AsFd| fstat(socket).ok().map(|found| found.st_ino as u32);
         Self(listeners.filter_map(|(at, socket)| Some((at, inode(&socket)?))).collect())
     }
 
-    /// A sentence about each port with sockets of another process that take datagrams of clients.
+    /// Returns a sentence about each port at which another process receives datagrams of clients.
     fn shared(&self) -> Vec<String> {
         let ports: BTreeSet<u16> = self.0.iter().map(|(at, _)| at.port()).collect();
         let is_shared = |port: &u16| {
@@ -46,8 +48,8 @@ impl OwnSockets {
         ports.into_iter().filter(is_shared).map(text).collect()
     }
 
-    /// Returns true for a socket of another process at the address of a listener, or at one of the
-    /// addresses of a listener for all.
+    /// Returns true for another process's socket that receives a listener's datagrams. The socket
+    /// has the address of a listener, or any address if the listener has an unspecified address.
     fn loses_to(&self, user: &PortUser) -> bool {
         let is_own = self.0.iter().any(|(_, inode)| *inode == user.inode);
         let overlaps = |at: &SocketAddr| {
@@ -64,7 +66,7 @@ pub(crate) fn start(listeners: &[ListenerCopies], handle: &Handle) {
     tokio::spawn(watch(own, handle.clone()));
 }
 
-/// Checks repeatedly, for the life of the runtime.
+/// Checks the ports periodically, for the lifetime of the runtime.
 async fn watch(own: OwnSockets, handle: Handle) {
     let mut known = Vec::new();
     loop {
@@ -94,7 +96,7 @@ mod tests {
         assert!(loses_to("0.0.0.0:3478", 9) && loses_to("192.0.2.1:3478", 9));
         assert!(loses_to("192.0.2.1:3479", 9));
         assert!(!loses_to("0.0.0.0:3478", 7), "its own");
-        // The kernel prefers the own socket there, or the family is another.
+        // The kernel prefers the own socket there, or the family differs.
         assert!(!loses_to("0.0.0.0:3479", 9) && !loses_to("[::]:3478", 9));
     }
 }

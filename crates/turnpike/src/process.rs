@@ -1,5 +1,5 @@
-//! The process of a server under coturn's name: in the background, as another user, with a file of
-//! its id.
+//! Process of a server under coturn's name: in the background, as another user, with a file of the
+//! process id.
 
 use std::fs;
 use std::io::ErrorKind::NotFound;
@@ -12,26 +12,27 @@ use atomic_file::{Access, NewFile, Owner};
 use crate::failure::{OrFail as _, Result};
 use crate::logging::LogTarget;
 
-/// Place of a server in the system. The default is that of a service manager: in the foreground,
-/// the log on standard error.
+/// Environment of the server process: log, file of the process id, foreground or background. The
+/// defaults suit a service manager: foreground, log on standard error.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessOptions {
     /// Destination of the log.
     pub(crate) log: LogTarget,
-    /// The file of the process id.
+    /// File with the process id.
     pub(crate) pid_file: Option<Arc<PidFile>>,
-    /// The process was started in the background, by one that waits for [`READY`].
+    /// True if the process was started in the background by a process that waits for [`READY`].
     pub(crate) is_detached: bool,
 }
 
-/// Word on standard output of a server in the background: it serves.
+/// Line that a background server writes to standard output when it serves.
 pub(crate) const READY: &str = "ready";
 
 impl ProcessOptions {
-    /// Tells the process in the foreground that the server serves, and leaves its terminal.
+    /// Notifies the foreground process that the server serves, and detaches standard output and
+    /// standard error from the terminal.
     ///
     /// # Errors
-    /// The system refuses.
+    /// `/dev/null` cannot be opened or duplicated.
     pub(crate) fn ready(&self) -> Result<()> {
         if !self.is_detached {
             return Ok(());
@@ -43,50 +44,50 @@ impl ProcessOptions {
 
 const CANNOT: &str = "cannot leave the terminal";
 
-/// Tells the process that waits at standard output that the server serves, and leaves that for the
-/// file that it returns, which keeps nothing.
+/// Notifies the process that reads standard output that the server serves. Standard output is
+/// redirected to `/dev/null`, which is returned.
 ///
 /// # Errors
-/// The system refuses.
+/// `/dev/null` cannot be opened or duplicated.
 pub(crate) fn tell_ready() -> Result<fs::File> {
     let mut out = std::io::stdout();
-    // The other process may be gone.
+    // The other process may have exited.
     let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null").or_fail(CANNOT)?;
     rustix::stdio::dup2_stdout(&null).or_fail(CANNOT)?;
     Ok(null)
 }
 
-/// A file with the process id.
+/// File with the process id.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
     file: fs::File,
-    /// True for a device or a pipe, which other programs use.
+    /// True for a device or a pipe, which other programs use and which is not removed.
     is_special: bool,
 }
 
-/// Mode of the file: every user may know the id of a process.
+/// Mode of the file: every user may read the process id.
 const MODE: u32 = 0o644;
 
-/// Directories that programs share: a server that may remove files there could remove others'
-/// files.
+/// Directories that programs share. A server with permission to remove files there could remove
+/// files of other programs.
 const SHARED: [&str; 5] = ["/run", "/var/run", "/var", "/tmp", "/var/tmp"];
 
 impl PidFile {
-    /// Writes the file in place of one that a former server left. The file belongs to `owner`, who
-    /// may empty it later.
+    /// Writes the file, and replaces a file of an earlier server. The file belongs to `owner`, who
+    /// can empty it later.
     ///
     /// The old file is replaced rather than opened. Root cannot open the file of another user in a
-    /// sticky directory (`fs.protected_regular`), and the file may be a link to a foreign one. An
-    /// old file in a directory that the process may not write to is written in place, and keeps its
-    /// owner. So is a device, such as `/dev/null`, or a pipe with a reader, which also remains at
-    /// the end.
+    /// sticky directory (`fs.protected_regular`). The old file may also be a link to a foreign
+    /// file. If the process may not write to the directory, the old file is written in place and
+    /// keeps its owner. A device, such as `/dev/null`, or a pipe with a reader is also written in
+    /// place, and is not removed at exit.
     ///
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn write(path: &Path, owner: Owner) -> std::io::Result<Self> {
-        // It is removed from wherever the process then is.
+        // The file is removed later, when the process may have another working directory.
         let path = std::path::absolute(path)?;
         let text = format!("{}\n", std::process::id());
         if is_special(&path) {
@@ -109,23 +110,23 @@ impl PidFile {
         &self.path
     }
 
-    /// Its directory, where that is not shared with other programs.
+    /// Returns the directory of the file, unless other programs share it.
     pub(crate) fn own_directory(&self) -> Option<&Path> {
         let parent = self.path.parent()?;
         (!SHARED.iter().any(|shared| Path::new(shared) == parent)).then_some(parent)
     }
 
-    /// Removes the file, or empties it where the process may not remove it.
+    /// Removes the file. If the process may not remove the file, empties it.
     pub(crate) fn end(&self) {
         if self.is_special {
             return;
         }
-        // The process ends: there is nobody to tell.
+        // The process exits, so an error has no recipient.
         let _ = fs::remove_file(&self.path).or_else(|_| self.file.set_len(0));
     }
 }
 
-/// Returns true for a device, a pipe or a socket of this name.
+/// Returns true if the path is a device, a pipe or a socket.
 fn is_special(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| {
         let kind = metadata.file_type();
@@ -161,14 +162,14 @@ mod tests {
         let [path, other] = ["turnserver.pid", "other"].map(|name| directory.join(name));
         let own = format!("{}\n", std::process::id());
 
-        // A second name of the old file shows whether that is written.
+        // A second name of the old file shows whether that file is written.
         fs::write(&path, "").unwrap();
         fs::hard_link(&path, &other).unwrap();
         let pid_file = PidFile::write(&path, Owner::Process).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), own);
         assert_eq!(fs::read_to_string(&other).unwrap(), "");
 
-        // A link to somebody's file.
+        // A link to another user's file.
         fs::remove_file(&path).unwrap();
         fs::write(&other, "mine").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), own);
         assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
 
-        // No file at all is in the way of one.
+        // A directory at the path is an error.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(PidFile::write(&path, Owner::Process).is_err());

@@ -1,10 +1,12 @@
-//! The life of sessions and their traffic in Redis, in the keys and channels of coturn's
+//! Statistics of sessions and their traffic in Redis, with the keys and channels of coturn's
 //! `redis-statsdb`.
 //!
-//! A thread of its own takes the events of workers out of a bounded queue. While Redis is away it
-//! waits with what it has, the queue fills, and what does not fit is lost and counted. Keys expire
-//! behind the lifetime of their allocation, so that a server that is killed leaves none, and none
-//! deletes those of another.
+//! A dedicated thread receives the events of workers from a bounded queue. While Redis is
+//! unreachable, the thread retries its current batch. The queue fills, and further events are lost
+//! and counted.
+//!
+//! Keys expire after the lifetime of their allocation. Even a killed server thus leaves no keys,
+//! and no server deletes keys of another server.
 
 mod payload;
 
@@ -22,26 +24,26 @@ use user_db::{Publication, Publisher};
 
 use self::payload::Payloads;
 
-/// Events that are sent in one exchange.
+/// Maximum number of events in one exchange.
 const BATCH: usize = 256;
 
-/// Time for an exchange.
+/// Maximum time for an exchange.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Pause behind an exchange that failed; it doubles up to the other.
+/// Pauses after a failed exchange: the first pause, which doubles up to the maximum.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Interval of looks whether the server ends.
+/// Interval at which a pause checks for a shutdown of the server.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Interval of lines about a Redis that is away.
+/// Interval of log lines about an unreachable Redis.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Counts reports that are lost.
+/// Function that receives the number of lost reports.
 pub(crate) type CountLost = Box<dyn Fn(u64) + Send + Sync>;
 
-/// The running thread. It ends when all senders are gone.
+/// Handle of the running thread, which exits after all senders have been dropped.
 #[derive(Debug)]
 pub(crate) struct RedisStatistics {
     thread: JoinHandle<()>,
@@ -52,7 +54,7 @@ impl RedisStatistics {
     /// Starts the thread.
     ///
     /// # Errors
-    /// There is no thread left.
+    /// The thread or its runtime cannot be created.
     pub(crate) fn start(
         publisher: Publisher,
         events: Receiver<SessionEvent>,
@@ -66,11 +68,11 @@ impl RedisStatistics {
         Ok(Self { thread, ends })
     }
 
-    /// Waits for the end, after that of all senders. What a Redis that is away does not take then
-    /// is left out.
+    /// Waits until the thread exits. All senders must be dropped before. Events that an unreachable
+    /// Redis does not accept are then dropped.
     pub(crate) fn join(self) {
         self.ends.store(true, Ordering::Relaxed);
-        // A panic of the thread has been told of by itself.
+        // A panic of the thread has already been reported.
         drop(self.thread.join());
     }
 }
@@ -79,7 +81,7 @@ struct Sender {
     publisher: Publisher,
     runtime: Runtime,
     ends: Arc<AtomicBool>,
-    /// Time of the last line about a Redis that is away.
+    /// Time of the last log line about an unreachable Redis.
     told: Option<Instant>,
     count_lost: CountLost,
 }
@@ -104,7 +106,8 @@ impl Sender {
         }
     }
 
-    /// Sends a batch, again and again until it is taken or the server ends.
+    /// Sends a batch until Redis accepts it. Drops the batch if an exchange fails during the
+    /// shutdown.
     fn send(&mut self, batch: &[Publication]) {
         let mut pause = PAUSE_MIN;
         while !batch.is_empty() {

@@ -1,4 +1,4 @@
-//! Prefixes to relay from: their ports, and the host's part in them.
+//! Prefixes to relay from: assignment of ports, and checks of the host's routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,10 +11,10 @@ use turn_types::{IpFamily, Prefix};
 use crate::failure::{Failure, Result};
 use crate::sockets;
 
-/// The prefixes of a configuration, with ports for so many workers.
+/// Returns the relay prefixes of a configuration, with ports for `workers` workers.
 ///
 /// # Errors
-/// `relay.ports` has too few ports for them.
+/// `relay.ports` has too few ports for the workers.
 pub(crate) fn of(settings: &Settings, workers: usize) -> Result<Vec<RelayPrefix>> {
     let ports = settings.relay.ports;
     let first = ports.min.next_multiple_of(2);
@@ -32,7 +32,7 @@ pub(crate) fn of(settings: &Settings, workers: usize) -> Result<Vec<RelayPrefix>
         }
         RelayPrefix::new(network, first, count).map_err(|error| match error {
             RelayPrefixError::Ports => too_few(),
-            // Refused with the configuration.
+            // The check of the configuration refuses such prefixes.
             RelayPrefixError::TooLong | RelayPrefixError::TooShort => {
                 Failure::usage(anyhow!("relay.prefixes: {network} cannot be relayed from"))
             }
@@ -41,13 +41,14 @@ pub(crate) fn of(settings: &Settings, workers: usize) -> Result<Vec<RelayPrefix>
     settings.relay.prefixes.iter().map(|prefix| make(prefix.0)).collect()
 }
 
-/// Refuses prefixes that this host does not deliver to itself (`own`) or has other uses for
-/// (`addresses`), and ports that another program has: each worker's, the next one, which pairs
-/// have, and the worker's for TCP (`tcp`). Ports of which the predecessor has the socket
-/// (`inherited`) are not looked at.
+/// Checks that the host can relay from the prefixes.
+///
+/// Each worker needs a UDP port, the subsequent UDP port for pairs, and with `tcp` a TCP port.
+/// Ports whose socket is `inherited` from the predecessor are not checked.
 ///
 /// # Errors
-/// As said.
+/// An interface has an address of a prefix (`addresses`). The host does not deliver a prefix to
+/// itself (`own`). Another program has a port.
 pub(crate) fn check(
     prefixes: &[RelayPrefix],
     own: &[Prefix],
@@ -95,12 +96,12 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Returns true if all addresses of a network are delivered to this host.
+/// Returns true if the host delivers all addresses of a network to itself.
 pub(crate) fn is_delivered(network: Prefix, own: &[Prefix]) -> bool {
     own.iter().any(|own| own.len_128() <= network.len_128() && own.contains(network.first()))
 }
 
-/// The command by which a host delivers a network to itself.
+/// Describes the command by which a host delivers a network to itself.
 pub(crate) fn route(network: Prefix) -> String {
     let family = match IpFamily::of(network.first()) {
         IpFamily::V4 => "",

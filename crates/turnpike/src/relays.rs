@@ -1,4 +1,4 @@
-//! Relay addresses that come and go with the addresses of the host.
+//! Relay addresses that follow the addresses of the host.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use turn_proto::{Policy, RelayAddress};
 use crate::devices::Devices;
 use crate::failure::{Failure, Result};
 
-/// Addresses and interfaces of the settings that the host does not have, for operators.
+/// Returns the addresses and interfaces of the settings that the host lacks, for operators.
 pub(crate) fn missing(
     settings: &Settings,
     policy: &Policy,
@@ -50,13 +50,13 @@ pub(crate) fn missing(
     missing
 }
 
-/// Returns true if the rules need no change of their relay addresses.
+/// Returns true if two lists of relay addresses are equal.
 pub(crate) fn are_same(one: &[RelayAddress], other: &[RelayAddress]) -> bool {
     let of = |relay: &RelayAddress| (relay.local, relay.public, relay.is_present);
     one.iter().map(of).eq(other.iter().map(of))
 }
 
-/// Relay addresses that were not there before.
+/// Returns the relay addresses of `now` whose local address is missing from `before`.
 pub(crate) fn added<'a>(
     before: &'a Policy,
     now: &'a Policy,
@@ -65,11 +65,11 @@ pub(crate) fn added<'a>(
     now.relay.iter().filter(is_new)
 }
 
-/// Refuses to give an address up, with its calls, for another one that the host does not have: a
-/// mistyped address is likelier than one that comes.
+/// Refuses to replace a present relay address, which has calls, by an address that the host lacks.
+/// Such an address is more likely mistyped than about to appear.
 ///
 /// # Errors
-/// The addresses, for the operator.
+/// The policy `now` drops a present address and adds a missing address. The error names both.
 pub(crate) fn refuse_exchange(before: &Policy, now: &Policy) -> Result<()> {
     let given_up = added(now, before).find(|relay| relay.is_present);
     let absent = added(before, now).find(|relay| !relay.is_present);
@@ -82,7 +82,7 @@ pub(crate) fn refuse_exchange(before: &Policy, now: &Policy) -> Result<()> {
     .hint("name one of `ip address`, or name both until the host has the new one"))
 }
 
-/// The warnings about relay addresses that are missing.
+/// Returns the warnings about missing relay addresses.
 pub(crate) fn warnings(settings: &Settings, host: &HostAddresses) -> Vec<String> {
     let warning = |MissingRelay { key, what, help, .. }| {
         format!("{key}: {what}; the server relays from it as soon as it is there ({help})")
@@ -90,7 +90,7 @@ pub(crate) fn warnings(settings: &Settings, host: &HostAddresses) -> Vec<String>
     settings.missing_relays(host).into_iter().map(warning).collect()
 }
 
-/// Logs the difference that a change of the host has made.
+/// Logs the relay addresses that a change of the host has added or removed.
 pub(crate) fn tell(before: &Policy, now: &Policy, settings: &Settings, host: &HostAddresses) {
     let of = |policy: &Policy| -> Vec<IpAddr> {
         let present = policy.relay.iter().filter(|relay| relay.is_present);

@@ -1,5 +1,5 @@
-//! Reading the configuration again: one function behind two doors, SIGHUP and the control socket.
-//! Either everything that can be applied is, or nothing is.
+//! Reload of the configuration, by SIGHUP or through the control socket. Either all applicable
+//! changes take effect, or none.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,38 +30,38 @@ use crate::{relays, sockets, unread, users};
 
 /// State that a reload changes.
 pub(crate) struct InForce {
-    /// The configuration; keys that need a restart have the values that the server started with.
+    /// Configuration in effect. Keys that need a restart retain the values of the server's start.
     pub(crate) settings: Settings,
-    /// The rules that the workers go by.
+    /// Rules that the workers apply.
     pub(crate) policy: Arc<Policy>,
-    /// Changes the level of the log.
+    /// Handle of the log, for changes of the level.
     pub(crate) log: logging::LogLevel,
     /// Key of pseudonyms in the log.
     pub(crate) pseudonyms: PseudonymKey,
-    /// The value of `authorizer.when_silent`.
+    /// Value of `authorizer.when_silent`.
     pub(crate) when_silent: WhenSilentInForce,
-    /// The certificates.
+    /// Certificates of the server.
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself.
     pub(crate) own: OwnAddresses,
     /// Interfaces that the settings name.
     devices: Devices,
-    /// Reads of certificates.
+    /// Task that reads certificates.
     pub(crate) certificate_watch: CertificateWatch,
     /// Files that this process may read.
     pub(crate) readable: ReadableFiles,
     /// Credentials that are refused.
     pub(crate) revocations: Revocations,
-    /// No STUN server has answered at the last attempt, which was logged.
+    /// True if the last query of a public address failed, which was logged.
     pub(crate) external_is_silent: bool,
-    /// Failure of the tables of the user database.
+    /// Failure of reading the tables of the user database.
     unread_tables: Option<String>,
     /// Servers that no client is redirected to.
     pub(crate) silent: Silent,
 }
 
 impl InForce {
-    /// State at the start.
+    /// Creates the state at the start of the server.
     pub(crate) fn new(
         settings: Settings,
         log: logging::LogLevel,
@@ -88,8 +88,8 @@ impl InForce {
         }
     }
 
-    /// Applies a configuration that was read, and reports each difference. With `end_sessions`
-    /// sessions end whose secret or key counts no longer.
+    /// Applies a configuration that was read, and reports each difference. With `end_sessions`,
+    /// closes sessions whose secret or key is no longer valid.
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
@@ -114,7 +114,7 @@ impl InForce {
         LoadedConfiguration { settings: new, certificates }: LoadedConfiguration,
         end_sessions: bool,
     ) -> Result<ReloadReport> {
-        // The same key: nobody has to log in again.
+        // The unchanged ticket key spares all clients a new authentication.
         self.own.refresh();
         let own_key = self.policy.ticket_key;
         let workers = handle.workers.count();
@@ -129,7 +129,7 @@ impl InForce {
             sockets::check_relay(relay.local)?;
         }
         relays::refuse_exchange(&self.policy, &policy)?;
-        // From here on the configuration is in effect, even with an unusable certificate.
+        // After this line the configuration takes effect, even with an unusable certificate.
         self.certificate_watch.forget();
         let certificates_kept =
             certificates.map_or_else(Vec::new, |read| self.put_certificates(handle, read));
@@ -137,8 +137,8 @@ impl InForce {
         let host = self.own.host();
         let known = boot::advice(&self.policy, &self.settings, &host);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
-        // Also when a worker did not answer: the others go by it, and what is made next begins
-        // here.
+        // Stored even if a worker did not acknowledge. Other workers apply the policy already, and
+        // later policies are derived from it.
         self.policy = Arc::clone(&policy);
         told.map_err(|error| {
             Failure::failed(error)
@@ -191,7 +191,7 @@ impl InForce {
 }
 
 impl InForce {
-    /// Finds public addresses of addresses that have none yet.
+    /// Queries the public addresses if a local address has no public address yet.
     async fn find_new_addresses(&self, settings: &mut Settings) -> Result<()> {
         let found = settings.found_external();
         let has = |local: &IpAddr| found.iter().any(|pair| pair.local == *local);
@@ -204,14 +204,14 @@ impl InForce {
         Ok(())
     }
 
-    /// Pause before the next query of the host's public addresses.
+    /// Returns the pause before the next query of the host's public addresses.
     pub(crate) fn external_pause(&self) -> Duration {
         let settings = &self.settings;
         let is_missing = settings.is_external_auto() && settings.found_external().is_empty();
         if is_missing { ASKED_SOON } else { ASKED_EVERY }
     }
 
-    /// Puts changed public addresses in force, for new allocations.
+    /// Applies changed public addresses to new allocations.
     pub(crate) async fn follow_external(&mut self, handle: &Handle, answers: Result<Answers>) {
         let answers = match answers {
             Ok(answers) => answers,
@@ -249,7 +249,7 @@ impl InForce {
         }
     }
 
-    /// Redirects no client to servers that do not answer.
+    /// Stops redirecting clients to servers that do not respond.
     pub(crate) async fn follow_alternates(&mut self, handle: &Handle, silent: Silent) {
         silent.tell(&self.silent);
         self.silent = silent;
@@ -261,7 +261,7 @@ impl InForce {
         }
     }
 
-    /// Puts the rules of a database in force. An error of a worker leaves them waiting.
+    /// Applies the rules of a database. After an error of a worker, the rules remain pending.
     pub(crate) async fn follow_tables(&mut self, handle: &Handle, tables: &mut Tables) {
         let Some(rules) = tables.waiting() else { return };
         let mut settings = self.settings.clone();
@@ -281,7 +281,7 @@ impl InForce {
         tables.accept();
     }
 
-    /// Applies settings that the server has found elsewhere than in its configuration.
+    /// Applies settings that were found by the server, not read from the configuration.
     async fn apply_found(&mut self, handle: &Handle, settings: Settings) -> Result<()> {
         let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
         let policy = boot::rules(&settings, &self.own, own_key, Some(&self.policy), workers)?;
@@ -299,26 +299,26 @@ impl InForce {
         Ok(())
     }
 
-    /// Addresses that are relayed from.
+    /// Returns the addresses that are relayed from.
     pub(crate) fn relays(&self) -> Vec<IpAddr> {
         self.policy.relay.iter().map(|relay| relay.local).collect()
     }
 
-    /// Starts to read the certificates, if their files have changed or an operator wants them to be
-    /// read. Does not block.
+    /// Starts to read the certificates if their files have changed, or if an operator has requested
+    /// it. Does not block.
     pub(crate) fn watch_certificates(&mut self) {
         self.certificates.warn_of_expiry();
         let (reader, readable) = (self.certificates.reader(), self.readable.clone());
         self.certificate_watch.read_changed(reader, readable, &self.settings);
     }
 
-    /// Reads the certificates again, changed or not.
+    /// Reads the certificates again, even without a change.
     pub(crate) fn reload_certificates(&mut self) {
         self.certificate_watch.want();
         self.watch_certificates();
     }
 
-    /// Puts certificates into effect that were read.
+    /// Puts certificates that were read into effect.
     pub(crate) fn take_certificates(&mut self, handle: &Handle, read: ConfinedReading) {
         if self.put_certificates(handle, read).is_empty() {
             tracing::info!("new certificates are in force");
@@ -326,7 +326,7 @@ impl InForce {
         self.tell_unread(handle);
     }
 
-    /// Puts into the facts why the tables of the user database cannot be read.
+    /// Publishes the reason why the tables of the user database cannot be read.
     pub(crate) fn note_unread_tables(&mut self, handle: &Handle, why: Option<String>) {
         if self.unread_tables != why {
             self.unread_tables = why;
@@ -340,8 +340,8 @@ impl InForce {
         handle.set_info(info);
     }
 
-    /// Puts certificates into effect. Returns the reasons for those not in effect, with remedies;
-    /// they are logged and counted.
+    /// Puts certificates into effect. Returns the reasons for unusable certificates, with remedies.
+    /// The reasons are also logged and counted.
     fn put_certificates(&mut self, handle: &Handle, read: ConfinedReading) -> Vec<String> {
         let ConfinedReading { certificates, confined } = read;
         let errors = self.certificates.take(certificates);
@@ -360,9 +360,9 @@ impl InForce {
         shown
     }
 
-    /// Reads the addresses of the host. Workers refuse them as peers, as an address of our own must
-    /// not be a peer like any other, and relay from those that the settings want. False when it is
-    /// to be tried again.
+    /// Reads the addresses of the host. Workers refuse these addresses as peers, because clients
+    /// must not reach the host through a relay. Workers relay from the addresses that the settings
+    /// name. Returns false if another attempt is needed.
     pub(crate) async fn follow_own_addresses(&mut self, handle: &Handle) -> bool {
         self.own.refresh();
         if self.own.is_waiting() {
@@ -379,7 +379,8 @@ impl InForce {
         self.own.is_current()
     }
 
-    /// Most changes concern peers alone, as each container brings some.
+    /// Applies changed addresses of the host. Most changes affect only the peer rules, such as the
+    /// start of a container.
     async fn apply_own_addresses(&mut self, handle: &Handle) -> Result<()> {
         let wanted = self.settings.relays(&self.own.host(), Some(&self.policy));
         if !relays::are_same(&wanted, &self.policy.relay) {
@@ -406,7 +407,7 @@ impl InForce {
         }
     }
 
-    /// Puts into the facts which addresses and interfaces the host lacks.
+    /// Publishes the addresses and interfaces that the host lacks.
     fn tell_missing(&self, handle: &Handle) {
         let host = (&self.own.host(), &self.devices);
         let mut info = (*handle.info()).clone();
@@ -422,7 +423,7 @@ pub(crate) fn refused(failure: &Failure) -> ReloadReport {
     report
 }
 
-/// The keys of the configuration in force, for operators.
+/// Returns the keys of the configuration in effect, for operators.
 pub(crate) fn in_force(settings: &Settings) -> Vec<ConfiguredKey> {
     let key = |key: KeyInForce| ConfiguredKey {
         key: key.key.to_owned(),
@@ -433,7 +434,7 @@ pub(crate) fn in_force(settings: &Settings) -> Vec<ConfiguredKey> {
     keys_in_force(settings).into_iter().map(key).collect()
 }
 
-/// The level as the log knows it.
+/// Converts a configured level to the level of the log.
 pub(crate) const fn level(level: LogLevel) -> LevelFilter {
     match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -448,7 +449,7 @@ fn change(change: settings::Change) -> Change {
     Change { key: change.key.to_owned(), old: change.old, new: change.new }
 }
 
-/// Logs the outcome, for SIGHUP and for the record.
+/// Logs the outcome of a reload.
 fn tell(report: &ReloadReport) {
     if let Some(why) = &report.refused {
         tracing::error!("reload refused, the old configuration is still in force: {why}");

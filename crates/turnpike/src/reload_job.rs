@@ -1,5 +1,5 @@
-//! Reads the configuration for a reload on another thread: a disk that hangs holds up the reload,
-//! and not the watchdog.
+//! Reading of the configuration for a reload, on another thread. A disk that hangs delays the
+//! reload, and not the watchdog.
 
 use anyhow::anyhow;
 use control::ReloadReport;
@@ -15,14 +15,14 @@ use crate::file_reading::FileReading;
 use crate::handover::Change;
 use crate::paths;
 
-/// A request to reload.
+/// Request to reload.
 #[derive(Default)]
 pub(crate) struct ReloadRequest {
-    /// Sessions end whose secret or key is not in the configuration any more.
+    /// True if the reload closes sessions whose secret or key was removed from the configuration.
     pub(crate) end_sessions: bool,
-    /// Receives the report; `None` for a signal.
+    /// Receiver of the report. `None` for a signal.
     pub(crate) reply: Option<oneshot::Sender<ReloadReport>>,
-    /// Permit of the change, which keeps hand-overs waiting.
+    /// Permit for the change, which delays hand-overs.
     pub(crate) change: Option<Change>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct ReloadRequest {
 #[derive(Debug)]
 pub(crate) struct LoadedConfiguration {
     pub(crate) settings: Settings,
-    /// Certificates of the configuration. `None`: those in effect remain.
+    /// Certificates of the configuration. If `None`, the certificates in effect remain.
     pub(crate) certificates: Option<ConfinedReading>,
 }
 
@@ -57,7 +57,7 @@ impl ReloadInputs {
                 });
             }
         };
-        // Settings that do not go together are an error of the reload.
+        // Contradictory settings are an error of the subsequent reload.
         let kept = self.settings.reloaded(&settings).ok();
         let certificates =
             kept.map(|kept| ConfinedReading::read(&self.certificates, &self.readable, &kept));
@@ -65,7 +65,7 @@ impl ReloadInputs {
     }
 }
 
-/// A request that was not started.
+/// Result of a request whose read was not started.
 pub(crate) enum RefusedReload {
     /// The request joins the reload in progress.
     Joined,
@@ -73,12 +73,12 @@ pub(crate) enum RefusedReload {
     DiskHangs(ReloadRequest, Failure),
 }
 
-/// The reload whose configuration is being read, if there is one.
+/// Reload whose configuration is being read.
 pub(crate) struct ReloadJob {
     reading: FileReading<Result<LoadedConfiguration>>,
-    /// Request that waits for the read. `None` after a response to a late one.
+    /// Request that waits for the read. `None` after the response to a late request.
     request: Option<ReloadRequest>,
-    /// A signal to reload has arrived since the reading started.
+    /// True if another request has arrived since the read started.
     is_wanted_again: bool,
 }
 
@@ -93,10 +93,11 @@ impl ReloadJob {
         self.request.is_none()
     }
 
-    /// Starts to read.
+    /// Starts to read the configuration.
     ///
     /// # Errors
-    /// A read is in progress. If its request still waits, this request is noted as wanted again.
+    /// Another read is in progress. If an earlier request waits for this read, a repetition is
+    /// noted: see [`take_wanted_again`](Self::take_wanted_again).
     pub(crate) fn begin(
         &mut self,
         request: ReloadRequest,
@@ -121,16 +122,16 @@ impl ReloadJob {
         Ok(())
     }
 
-    /// Waits for the configuration; `None` without a request, or after a panic, which has reported
-    /// itself.
+    /// Waits for the configuration. Returns `None` without a request, or if the read has panicked.
+    /// The panic has already been logged.
     pub(crate) async fn next(&mut self) -> Option<(ReloadRequest, Result<LoadedConfiguration>)> {
         let read = self.reading.next().await?;
-        // The request of a late read has its response: a configuration of another time is dropped.
+        // A late request has already got a response, and its outdated configuration is dropped.
         let request = self.request.take()?;
         Some((request, read.ok()?))
     }
 
-    /// Returns the request of a late read, once: other requests must not wait for the disk.
+    /// Returns the request of a late read, once. Other requests must not wait for the disk.
     pub(crate) fn late(&mut self) -> Option<(ReloadRequest, Failure)> {
         if !self.reading.is_late() {
             return None;
@@ -146,7 +147,7 @@ impl ReloadJob {
         .hint("check the disk or the network file system, and reload again")
     }
 
-    /// Returns true once after a signal that arrived while another reload was read.
+    /// Returns true once after a request that arrived during another reload's read.
     pub(crate) const fn take_wanted_again(&mut self) -> bool {
         std::mem::replace(&mut self.is_wanted_again, false)
     }

@@ -1,4 +1,4 @@
-//! The certificate of `[acme]`: ordered when there is none, and renewed.
+//! Certificate of `[acme]`: first order and renewals.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,27 +11,27 @@ use turn_session::Certificates;
 
 use crate::output;
 
-/// Longest interval of checks for a renewal: a suspended host or a changed clock does not matter.
+/// Maximum interval of checks for a renewal. A suspended host or a changed clock has little effect.
 const LOOK: Duration = Duration::from_hours(1);
 
-/// First pause after a failed order; each one is twice the pause before. Let's Encrypt permits five
-/// failed verifications of a name in an hour.
+/// First pause after a failed order. Each further pause is twice as long. Let's Encrypt permits
+/// five failed verifications of a name in an hour.
 const PAUSE_MIN: Duration = Duration::from_mins(5);
 
-/// Longest pause after failed orders: several attempts remain in the last third of a certificate's
-/// lifetime, even where that is six days.
+/// Maximum pause after failed orders. Several attempts remain in the last third of a certificate's
+/// lifetime, even if the lifetime is six days.
 const PAUSE_MAX: Duration = Duration::from_hours(6);
 
-/// Longest pause that an overloaded authority may ask for: a certificate of six days is renewed
-/// with two days left, and each attempt counts.
+/// Maximum pause that an overloaded authority can request. A certificate of six days is renewed two
+/// days before expiry, and each attempt counts.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
 
-/// The certificate's store. Its file exists once a certificate was issued.
+/// Returns the certificate's store. The file exists after the first certificate was issued.
 pub(crate) fn store(settings: &Settings) -> Store {
     Store::new(&settings.data.directory)
 }
 
-/// The order of a configuration; `None` without names.
+/// Returns the order of a configuration, or `None` if `acme.names` is empty.
 ///
 /// # Errors
 /// The file of `acme.authorities` cannot be used.
@@ -55,8 +55,8 @@ pub(crate) fn order(settings: &Settings) -> Result<Option<Order>, AcmeError> {
     }))
 }
 
-/// Orders and renews until the future is dropped. The certificate watch puts the stored file in
-/// force.
+/// Orders and renews the certificate until the future is dropped. The certificate watch puts the
+/// stored file into effect.
 ///
 /// `refused` is called for each issued certificate that cannot be used.
 pub(crate) async fn renew(
@@ -85,7 +85,7 @@ pub(crate) async fn renew(
                 pause = PAUSE_MIN;
                 tracing::info!("a certificate for {names} was issued");
                 if let Renewal::Now(why) = renewal(&store, &order).await {
-                    // Ordering at once again would not end.
+                    // An immediate further order would loop forever.
                     let again = output::duration(PAUSE_MAX);
                     tracing::error!(
                         "the certificate that was issued is due for renewal already, the next order is in {again}: {why}"
@@ -110,21 +110,21 @@ pub(crate) async fn renew(
     }
 }
 
-/// The pause after a failed order: the time of an overloaded authority's answer, up to
-/// [`RETRY_AFTER_MAX`], and no shorter than `pause`.
+/// Returns the pause after a failed order: `pause`, or the time that an overloaded authority
+/// requests, whichever is longer. The maximum is [`RETRY_AFTER_MAX`].
 fn pause_after(error: &AcmeError, pause: Duration) -> Duration {
     let AcmeError::Overloaded { retry_after: Some(after), .. } = error else { return pause };
     pause.max(*after).min(RETRY_AFTER_MAX)
 }
 
-/// Time of the next order. A disk that hangs delays only this task.
+/// Returns the time of the next order. A disk that hangs delays only this task.
 async fn renewal(store: &Store, order: &Order) -> Renewal {
     let (store, names) = (store.clone(), order.names.clone());
     let read = move || store.renewal(&names, SystemTime::now());
     spawn_blocking(read).await.unwrap_or(Renewal::Now("the stored one cannot be read"))
 }
 
-/// A remedy.
+/// Returns the remedy for an error.
 fn advice(order: &Order, error: &AcmeError) -> &'static str {
     match (error, order.challenge) {
         (AcmeError::NotVerified { .. }, Challenge::TlsAlpn01) => {

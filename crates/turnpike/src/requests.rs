@@ -1,4 +1,4 @@
-//! Requests of operators. Changes wait during a hand-over.
+//! Queue of operators' requests. Changes wait during a hand-over.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use crate::handover::{Change, Changes};
 use crate::signals::Signal;
 
-/// Maximum number of deferred changes; more remain in the queue.
+/// Maximum number of deferred changes. Further changes remain in the queue.
 const DEFERRED_MAX: usize = 16;
 
-/// Requests of operators, and deferred changes.
+/// Receiver of operators' requests, with deferred changes.
 pub(crate) struct Requests {
     queue: mpsc::Receiver<OperatorRequest>,
     pub(crate) changes: Changes,
@@ -60,7 +60,8 @@ impl Requests {
         }
     }
 
-    /// Returns a permit for a signal; `None`: the signal is stored for later.
+    /// Returns a permit for a signal's change. If a hand-over is in progress, stores the signal and
+    /// returns `None`.
     pub(crate) fn begin(&self, signal: Signal) -> Option<Change> {
         let change = self.changes.begin();
         if change.is_none() {

@@ -1,5 +1,5 @@
-//! A restart: the process that ends leaves its calls with the service manager, and the next one
-//! goes on with them.
+//! Restart: the exiting process parks its calls with the service manager, and the successor
+//! continues these calls.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,12 +18,13 @@ use crate::handover::{Handovers, KeeperLink, Parked, Predecessor};
 use crate::service_manager::ServiceManager;
 use crate::{cores, handover};
 
-/// Time for the exit of a killed process. The kernel frees the memory of the process first, and
-/// closes the sockets later. Until then the control socket accepts connections, and the keeper has
-/// no calls. A start next to a server that continues is refused after this time.
+/// Maximum wait for the exit of a killed process. The kernel frees the memory of the process first,
+/// and closes the sockets later. Until then the control socket accepts connections, and the keeper
+/// has no calls. If another server continues to run, this start is refused after this time.
 const EXIT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Waits for the exit of the process that listens at the control socket, if there is one.
+/// Waits for the exit of the process that listens at the control socket, if any, for at most
+/// [`EXIT_WITHIN`].
 pub(crate) fn wait_for_exit(control: &Path) {
     let Ok(stream) = UnixStream::connect(control) else { return };
     let process =
@@ -41,8 +42,9 @@ pub(crate) fn wait_for_exit(control: &Path) {
     }
 }
 
-/// The process before, as far as what it has left with the service manager or its keeper is of use
-/// with these settings; otherwise its sockets are closed, and its allocations have ended.
+/// Returns the predecessor whose calls the service manager or keeper stores. Returns `None` if no
+/// calls are stored, or if the stored calls do not fit these settings. In that case the sockets are
+/// closed, and the allocations have ended.
 pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<Predecessor> {
     let predecessor = match found {
         Some(found) => Predecessor::find(found).map(Some),
@@ -56,7 +58,8 @@ pub(crate) fn predecessor(found: Option<Parked>, settings: &Settings) -> Option<
     let (before, now) = (predecessor.workers(), workers(settings));
     let is_own_network = predecessor.is_of_own_network().unwrap_or_default();
     let in_the_way = predecessor.in_the_way(&listeners, &services);
-    // The kernel spreads clients over the sockets of all workers: most would come to another one.
+    // The kernel distributes clients over the sockets of all workers. With another number of
+    // workers, most clients would reach the wrong worker.
     let why = (before != now)
         .then(|| format!("it had {before} workers, and this one has {now}"))
         .or_else(|| (!is_own_network).then(|| "it was in another network namespace".to_owned()))
@@ -87,8 +90,8 @@ fn services(settings: &Settings) -> Vec<SocketAddr> {
     monitoring.chain(settings.api.listen.iter().map(|endpoint| endpoint.0)).collect()
 }
 
-/// Leaves the calls with the service manager, where it keeps them; with a keeper they are as they
-/// are.
+/// Parks the calls with the service manager, if the manager stores descriptors. Without parking,
+/// the copies at a keeper are unchanged.
 pub(crate) fn leave(
     handovers: Option<&Handovers>,
     keeper: Option<&KeeperLink>,

@@ -1,6 +1,6 @@
-//! The revocations in force, and their file in the data directory: a restart forgets none. Each
-//! change replaces the file as a whole. Of a secret or key it has a hash, so that another one of
-//! the same name is not refused.
+//! Revocations in effect, stored in a file of the data directory across restarts. Each change
+//! replaces the file atomically. For a secret or key the file contains a hash, so another secret or
+//! key of the same name is not refused.
 
 mod hashes;
 
@@ -19,28 +19,28 @@ use self::hashes::{auth_of, hash_of, key_hash, names_of_key};
 use crate::failure::{Failure, Result};
 use crate::file_writer::{FileWriter, Written};
 
-/// Revocations at one time: each is a few hundred bytes in memory and in a file that each change
-/// replaces.
+/// Maximum number of revocations. Each takes a few hundred bytes in memory, and in a file that each
+/// change replaces.
 const REVOCATIONS_MAX: usize = 10_000;
 
-/// Maximum number of revocations made with tokens for one realm, of all realms: the server's
-/// operator has the others.
+/// Maximum number of revocations made with tokens for one realm, in all realms together. The
+/// remaining entries are reserved for the server's operator.
 const TENANTS_REVOCATIONS_MAX: usize = REVOCATIONS_MAX / 4 * 3;
 
-/// Maximum number of these in one realm.
+/// Maximum number of revocations made with tokens for one realm, in that realm.
 const TENANT_REVOCATIONS_MAX: usize = REVOCATIONS_MAX / 4;
 
-/// Longest file: so many of the longest entries.
+/// Maximum size of the file in bytes: [`REVOCATIONS_MAX`] of the longest entries.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Time after the start in which no revocation is removed: a host that starts with a wrong clock
-/// sets it within some minutes.
+/// Time after the start during which no revocation is removed. A host that starts with a wrong
+/// clock corrects the clock within some minutes.
 const KEPT_AFTER_START: Duration = Duration::from_mins(10);
 
-/// Numbers that are taken for the time in a name: the years 2001 to 2286.
+/// Numbers in a name that are interpreted as times: the years 2001 to 2286.
 const TIMES: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
 
-/// The revocations in force.
+/// Revocations in effect, and their file.
 #[derive(Debug)]
 pub(crate) struct Revocations {
     file: FileWriter,
@@ -52,16 +52,16 @@ struct Entry {
     kind: Kind,
     realm: String,
     name: String,
-    /// Beginning of the SHA-256 of a secret or key.
+    /// First half of the SHA-256 of a secret or key, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
     since_unix: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_unix: Option<u64>,
-    /// Made with a token for this realm only.
+    /// True if the revocation was made with a token for this realm only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     by_tenant: bool,
-    /// Time of the monotonic clock before which `until_unix` removes nothing.
+    /// Monotonic time before which the revocation is not removed, regardless of `until_unix`.
     #[serde(skip)]
     kept_until: Instant,
 }
@@ -80,8 +80,11 @@ struct Content {
 }
 
 impl Revocations {
-    /// Reads the file; it need not exist. One that cannot be understood stops the start, as the
-    /// server would accept revoked credentials.
+    /// Reads the file, which need not exist.
+    ///
+    /// # Errors
+    /// The file cannot be read or parsed. The server must not start, because it would accept
+    /// revoked credentials.
     pub(crate) fn read(path: PathBuf, now: Now) -> Result<Self> {
         let mut all = match atomic_file::read_state(&path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -99,23 +102,23 @@ impl Revocations {
         Ok(Self { file: FileWriter::new(path), all })
     }
 
-    /// The revocations, oldest first.
+    /// Returns the revocations, the oldest first.
     pub(crate) fn list(&self) -> Vec<Revocation> {
         self.all.iter().map(Entry::public).collect()
     }
 
-    /// Returns a policy that refuses what is revoked.
+    /// Returns a policy that refuses the revoked credentials.
     pub(crate) fn put_in(&self, mut policy: Policy) -> Policy {
         let mut revoked = Revoked::default();
         for Entry { kind, realm, name, sha256, .. } in &self.all {
             match (kind, sha256) {
                 (Kind::Name, _) => {
-                    // An entry has a name that was accepted as one.
+                    // Stored names were validated when added.
                     if let Ok(name) = UserName::new(name) {
                         revoked.refuse_name(realm.as_str().into(), &name);
                     }
                 }
-                // By every name that the key has now.
+                // The key may have other names now.
                 (Kind::TokenKey, Some(hash)) => {
                     for kid in names_of_key(&policy, realm, hash) {
                         revoked.refuse_token_key(realm.as_str().into(), kid);
@@ -132,8 +135,12 @@ impl Revocations {
         policy
     }
 
-    /// Adds a revocation, which must be [stored](Self::store). A second one ends the first no
-    /// earlier: the role that may revoke may not restore.
+    /// Adds a revocation. The caller must [store](Self::store) the change. A second revocation of a
+    /// credential does not shorten the first, because the role with permission to revoke may not
+    /// restore.
+    ///
+    /// # Errors
+    /// The realm, secret or key does not exist, the name is invalid, or the table is full.
     pub(crate) fn add(
         &mut self,
         policy: &Policy,
@@ -145,7 +152,7 @@ impl Revocations {
         let realm = realm(policy, what)?;
         let sha256 = hash(policy, &realm, what)?;
         let name = match what.kind {
-            // A kid is sent as a name.
+            // A kid is sent in the user name of a token.
             RevokedKind::Name | RevokedKind::TokenKey => {
                 UserName::new(&what.name).map(UserName::into_string)
             }
@@ -177,7 +184,10 @@ impl Revocations {
         Ok(public)
     }
 
-    /// Removes a revocation. It is to be [stored](Self::store).
+    /// Removes a revocation. The caller must [store](Self::store) the change.
+    ///
+    /// # Errors
+    /// The credential is not revoked.
     pub(crate) fn remove(
         &mut self,
         policy: &Policy,
@@ -199,8 +209,9 @@ impl Revocations {
         })
     }
 
-    /// Removes revocations whose time is over by both clocks; returns whether there were any. A
-    /// wall clock that jumps ahead must not let revoked credentials in.
+    /// Removes revocations that have expired by both clocks. Returns true if any was removed. The
+    /// monotonic clock protects against a wall clock that jumps ahead, which would readmit revoked
+    /// credentials.
     pub(crate) fn prune(&mut self, now: Now) -> bool {
         let before = self.all.len();
         self.all.retain(|one| {
@@ -212,7 +223,7 @@ impl Revocations {
     /// Replaces the file, on another thread.
     pub(crate) fn store(&mut self) -> Written {
         let content = Content { revocations: self.all.clone() };
-        // Strings and numbers: this does not fail.
+        // Serialisation of strings and numbers cannot fail.
         self.file.replace(serde_json::to_vec_pretty(&content).unwrap_or_default())
     }
 
@@ -279,21 +290,24 @@ impl From<RevokedKind> for Kind {
     }
 }
 
-/// End of a revocation by the monotonic clock: as far away as it now is by the wall clock.
+/// Returns the end of a revocation on the monotonic clock, computed from its remaining time on the
+/// wall clock.
 fn kept_until(now: Now, until_unix: Option<u64>) -> Instant {
     let left = until_unix.map_or(0, |until| until.saturating_sub(now.unix.0));
     now.instant + Duration::from_secs(left)
 }
 
-/// End of a revocation that lasts for a time. `None`, and so no end, while the host's clock has not
-/// been set since its start (before 2001): after a restart the set clock would end it too early.
+/// Returns the end of a revocation with a duration. Returns `None`, which means no end, while the
+/// host's clock has not been set since boot (before 2001). Otherwise the revocation would expire
+/// too early, once the clock is set.
 pub(crate) fn end_after(now: u64, lasts: Duration) -> Option<u64> {
     TIMES.contains(&now).then(|| now.saturating_add(lasts.as_secs()))
 }
 
-/// End of a name's revocation by the time in it: the later one where both of its parts may be
-/// times. `None` where there is none, or it is over: the name is a user's. A name of digits alone
-/// is one as well, since ids of users look like times.
+/// Returns the end of a name's revocation, from the expiry time in the name. If both parts of the
+/// name may be times, the later time is returned. Returns `None` without such a part, or if the
+/// time has passed: the name then belongs to a user. A name that consists only of digits is a user
+/// name as well, because user ids may look like times.
 pub(crate) fn end_of_name(name: &str, separator: char, now: u64) -> Option<u64> {
     let parts = [
         name.split_once(separator).map(|(time, _)| time),
@@ -317,7 +331,10 @@ fn realm(policy: &Policy, what: &Revocable) -> Result<Realm, OperatorError> {
     })
 }
 
-/// The hash of the secret or key that is meant; `None` for a name.
+/// Returns the hash of the named secret or key, or `None` for a user name.
+///
+/// # Errors
+/// No secret or key of this name exists.
 fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>, OperatorError> {
     let Some(auth) = auth_of(policy, realm) else { return Ok(None) };
     let (found, noun, known): (_, _, Vec<&str>) = match what.kind {
@@ -375,7 +392,7 @@ mod tests {
         Policy::new("example.org".into(), auth)
     }
 
-    /// A host whose clocks have run together since 1970.
+    /// Returns the time on a host whose clocks have run together since 1970.
     fn at(seconds: u64) -> Now {
         let instant = Instant::ZERO + Duration::from_secs(seconds);
         Now { instant, unix: UnixSeconds(seconds) }
@@ -428,9 +445,9 @@ mod tests {
         revocations.add(&policy(), &by_operator(&alice), at(100), Some(200)).unwrap();
         let jumped = |seconds| Now { unix: UnixSeconds(4_000_000_000), ..at(seconds) };
         assert!(!revocations.prune(jumped(101)) && !revocations.prune(jumped(199)));
-        // The clock was set right, and the time is over.
+        // The clock was set correctly, and the time has passed.
         assert!(!revocations.prune(at(199)) && revocations.prune(at(200)));
-        // A jump back: the wall clock keeps it.
+        // After a jump back the wall clock retains the revocation.
         revocations.add(&policy(), &by_operator(&alice), at(1000), Some(1100)).unwrap();
         assert!(!revocations.prune(Now { unix: UnixSeconds(0), ..at(5000) }));
     }
@@ -446,7 +463,7 @@ mod tests {
         revocations.add(&policy(), &by_operator(&alice), at(60), end_after(60, day)).unwrap();
         let set = Now { unix: UnixSeconds(1_800_000_000), ..at(120 + day.as_secs()) };
         assert!(!revocations.prune(set));
-        // The time in a name is the end of the credential.
+        // The time in a name is the expiry of the credential.
         let name = what(RevokedKind::Name, "1900000000:bob");
         let end = end_of_name("1900000000:bob", ':', 60);
         revocations.add(&policy(), &by_operator(&name), at(60), end).unwrap();
@@ -486,7 +503,7 @@ mod tests {
         assert_eq!(error.kind, OperatorErrorKind::Invalid);
     }
 
-    /// The role that may revoke may not restore.
+    /// The role with permission to revoke may not restore.
     #[test]
     fn no_second_revocation_ends_the_first_one_earlier() {
         let mut revocations =
@@ -508,7 +525,8 @@ mod tests {
         }
     }
 
-    /// A token for a realm that is lost, or its holder's script, fills a part of the table.
+    /// A stolen token for a realm, or a faulty script of its owner, can fill only a part of the
+    /// table.
     #[tokio::test]
     async fn tenants_leave_room_for_each_other_and_the_operator() {
         let directory = crate::testing::Directory::new("tenants");

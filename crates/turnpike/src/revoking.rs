@@ -1,4 +1,4 @@
-//! Revocations of operators put in force: the workers refuse the credential, and its sessions end.
+//! Application of operators' revocations: the workers refuse the credential, and its sessions end.
 
 use std::sync::Arc;
 
@@ -16,7 +16,11 @@ use crate::reload::InForce;
 use crate::revocations::{end_after, end_of_name};
 
 impl InForce {
-    /// Refuses a credential from now on, and ends its sessions. Another thread writes the file.
+    /// Refuses a credential from now on, and closes the credential's sessions. Another thread
+    /// writes the file.
+    ///
+    /// # Errors
+    /// The revocation is invalid or the table is full, or a worker does not respond.
     pub(crate) async fn revoke(
         &mut self,
         handle: &Handle,
@@ -44,7 +48,7 @@ impl InForce {
         let ended = ended.map_err(unanswered)?;
         let Revocation { realm, name, .. } = &revocation;
         if revocation.kind == RevokedKind::Name {
-            // No other process takes over during a change.
+            // No hand-over takes place during a change.
             let _ = handle.forget_user(realm, name);
         }
         tracing::info!(
@@ -54,13 +58,17 @@ impl InForce {
     }
 
     /// Removes a revocation. Another thread writes the file.
+    ///
+    /// # Errors
+    /// The credential is not revoked, the rules cannot be built, or a worker does not respond.
     pub(crate) async fn restore(
         &mut self,
         handle: &Handle,
         what: &Revocable,
     ) -> Result<(Revocation, Written), OperatorError> {
         let revocation = self.revocations.remove(&self.policy, what)?;
-        // A secret is not part of the rules in force: they are made again.
+        // The rules in effect do not contain revoked secrets, so the rules are built again from the
+        // settings.
         let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
         let rules = boot::rules(&self.settings, &self.own, own_key, Some(&self.policy), workers);
         let rules = rules.map_err(|failure| {
@@ -72,8 +80,8 @@ impl InForce {
         Ok((revocation, self.revocations.store()))
     }
 
-    /// Forgets the revocations whose time is over. Returns the replacement of the file; `None`
-    /// without such revocations.
+    /// Removes expired revocations. Returns the write of the file, or `None` if no revocation has
+    /// expired.
     pub(crate) async fn prune_revocations(&mut self, handle: &Handle) -> Option<Written> {
         if !self.revocations.prune(Clock::now()) {
             return None;
@@ -95,7 +103,10 @@ impl InForce {
     }
 }
 
-/// Waits until the file has a change, and returns its report.
+/// Waits until the file contains a change, and returns the report of the change.
+///
+/// # Errors
+/// The change failed, or is in effect but could not be stored.
 pub(crate) async fn stored<Report>(
     changed: Result<(Report, Written), OperatorError>,
 ) -> Result<Report, OperatorError> {
@@ -109,7 +120,7 @@ pub(crate) async fn stored<Report>(
     Ok(report)
 }
 
-/// The live sessions of a name or a key of tokens.
+/// Returns the number of live sessions of a name or a token key.
 async fn sessions(handle: &Handle, revocation: &Revocation) -> Result<u64, ControlError> {
     let names = match revocation.kind {
         RevokedKind::Name => SessionNames::Revocable,

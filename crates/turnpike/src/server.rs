@@ -1,4 +1,4 @@
-//! The life of a running server after its start: signals, operators' requests, draining, the end.
+//! Main loop of a running server: signals, operators' requests, draining, shutdown.
 
 use std::ops::ControlFlow;
 use std::thread::JoinHandle;
@@ -36,72 +36,74 @@ use crate::signals::{Signal, Signals};
 use crate::tables::Tables;
 use crate::watchdog::{self, Watchdog};
 
-/// Interval at which a draining server checks whether it is empty.
+/// Interval at which a draining server checks if few enough allocations are left.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Interval of checks for new certificate files.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 
-/// Interval of looks for revocations whose time is over.
+/// Interval of checks for expired revocations.
 const REVOCATIONS_LOOK: Duration = Duration::from_secs(60);
 
-/// Timeout of interim records before an exit that leaves the calls to another process.
+/// Timeout of interim records before an exit after which another process continues the calls.
 const INTERIM_WITHIN: Duration = Duration::from_secs(3);
 
-/// Time for workers to end their allocations and exit. They do it between two batches;
-/// later means that one is stuck, and the process ends without it.
+/// Maximum time for workers to end their allocations and exit between two batches. A worker that
+/// takes longer is stuck, and the process exits without that worker.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A running server and all that may be asked of it.
+/// Running server, with the sources of events that it processes.
 pub(crate) struct Server {
     pub(crate) paths: PathOptions,
     pub(crate) in_force: InForce,
     pub(crate) handle: Handle,
     pub(crate) requests: Requests,
-    /// Orders from the predecessor.
+    /// Orders inherited from the predecessor.
     pub(crate) orders: Orders,
     pub(crate) signals: Signals,
     pub(crate) manager: ServiceManager,
-    /// True if the last reload was refused: another configuration is in force than the files have.
+    /// True if the last reload was refused, so the configuration in effect differs from the files.
     pub(crate) reload_refused: bool,
     pub(crate) threads: Threads,
-    /// Records of sessions, where they are kept.
+    /// Records of sessions, if configured.
     pub(crate) records: Option<Keeping>,
     pub(crate) kernel_path: KernelPath,
     pub(crate) host: HostWatch,
     pub(crate) tables: Tables,
     pub(crate) alternates: Alternates,
-    /// Hears when the next process has everything.
+    /// Receives a report when a successor has taken over.
     pub(crate) handed_over: mpsc::UnboundedReceiver<HandoverReport>,
-    /// Gives everything to the next process.
+    /// Guard of hand-overs to a successor.
     pub(crate) handovers: Option<Handovers>,
-    /// Sends copies of all calls to a keeper.
+    /// Connection with a keeper, for copies of all calls.
     pub(crate) keeper: Option<KeeperLink>,
-    /// The socket of hand-overs, for its file.
+    /// Socket of hand-overs, held for the removal of its file.
     pub(crate) _handover_socket: SocketFile,
-    /// The reload that is under way.
+    /// Reload in progress.
     pub(crate) reload_job: ReloadJob,
 }
 
-/// A drain that goes on.
+/// Drain in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Draining {
-    /// Live allocations end then.
+    /// Deadline at which live allocations end.
     until: Instant,
-    /// A signal told the server to end: the next one ends it at once, and no operator takes it
-    /// back.
+    /// True after a signal to shut down. The next such signal stops the server immediately, and no
+    /// operator can cancel the drain.
     told_to_end: bool,
 }
 
 impl Draining {
-    /// A drain that an operator asked for: its deadline counts from now on.
+    /// Returns the drain that an operator has requested in place of `before`. The deadline counts
+    /// from `now`.
     fn asked_for(before: Option<Self>, deadline: Duration, now: Instant) -> Self {
         let told_to_end = before.is_some_and(|drain| drain.told_to_end);
         Self { until: now + deadline, told_to_end }
     }
 
-    /// The drain of a signal, `configured` long. One that goes on already keeps its deadline when
-    /// that is later: a supervisor sends SIGTERM behind the command that drains.
+    /// Returns the drain of a signal, of length `configured`, in place of `before`. A later
+    /// deadline of `before` is retained, because a supervisor sends SIGTERM after the command that
+    /// drains.
     fn told_to_end(before: Option<Self>, configured: Duration, now: Instant) -> Self {
         let until = now + configured;
         let until = before.map_or(until, |drain| drain.until.max(until));
@@ -113,39 +115,40 @@ impl Draining {
     }
 }
 
-/// Waits for worker threads without blocking.
+/// Worker threads, awaited without blocking.
 pub(crate) struct Threads(JoinSet<()>);
 
 impl Threads {
-    /// Must be called within a tokio runtime.
+    /// Watches worker threads. Must be called within a tokio runtime.
     pub(crate) fn watch(threads: Vec<JoinHandle<()>>) -> Self {
         let mut set = JoinSet::new();
         for thread in threads {
-            // A worker that panicked has said so on standard error; that it ended is what counts.
+            // A panicking worker has reported on standard error. Only its exit matters here.
             set.spawn_blocking(move || drop(thread.join()));
         }
         Self(set)
     }
 
-    /// Waits until one has ended; never, when there is none left.
+    /// Waits until a thread has exited. Waits forever if no thread is left.
     async fn one_ended(&mut self) {
         if self.0.join_next().await.is_none() {
             std::future::pending().await
         }
     }
 
-    /// Waits until all have ended, or for [`STOP_DEADLINE`]; whether they have.
+    /// Waits until all threads have exited, at most [`STOP_DEADLINE`]. Returns true if all have
+    /// exited.
     pub(crate) async fn all_ended(&mut self) -> bool {
         timeout(STOP_DEADLINE, async { while self.0.join_next().await.is_some() {} }).await.is_ok()
     }
 }
 
 impl Server {
-    /// Runs until the server was told to end and has ended.
+    /// Runs until the server has been told to stop and has stopped.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain = self.inherited_drain();
         for trace in std::mem::take(&mut self.orders.traces) {
-            // The limit is the same here.
+            // The predecessor had the same limit.
             let _ = self.handle.traces.add(Clock::instant(), trace);
         }
         for signal in std::mem::take(&mut self.orders.signals) {
@@ -161,14 +164,14 @@ impl Server {
         let mut revocations_look = tokio::time::interval(REVOCATIONS_LOOK);
         let mut watchdog = Watchdog::default();
         let mut watch = tokio::time::interval(watchdog::LOOK_EVERY);
-        // Looks that were missed, as while the process was stopped, are not made up for.
+        // Checks missed while the process was stopped are not repeated.
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 signal = self.signals.next() => if self.obey(signal, &mut drain).await.is_break() {
                     break;
                 },
-                // A request waits for the reload before it.
+                // A request waits until the preceding reload is complete.
                 order = self.requests.next(), if self.reload_job.is_idle() => match order {
                     Order::Request(request, change) => {
                         self.answer(request, change, &mut drain).await;
@@ -182,8 +185,8 @@ impl Server {
                     break;
                 }
                 () = self.threads.one_ended() => {
-                    // Its clients are cut off and new ones still come to its sockets: starting
-                    // again is better than serving some.
+                    // The worker's clients have no service, and its sockets still receive new
+                    // clients. A restart is better.
                     let _ = self.handle.workers.stop();
                     return Err(Failure::failed(anyhow!("a worker has ended unexpectedly"))
                         .hint("this is a fault of the program: report it with the log"));
@@ -239,15 +242,15 @@ impl Server {
         Ok(())
     }
 
-    /// Puts new rules of the user database in force, and the failure of its tables into the facts.
+    /// Applies new rules of the user database, and publishes failures to read its tables.
     async fn follow_tables(&mut self) {
         self.in_force.follow_tables(&self.handle, &mut self.tables).await;
         self.in_force.note_unread_tables(&self.handle, self.tables.failure());
     }
 
-    /// Does as a signal says. Breaks if it ends a server that was told to end before.
+    /// Carries out a signal's action. Breaks at the second signal to shut down.
     async fn obey(&mut self, signal: Signal, drain: &mut Option<Draining>) -> ControlFlow<()> {
-        // A signal to end does not wait.
+        // A signal to shut down does not wait for a hand-over.
         let change = match signal {
             Signal::End => None,
             Signal::Reload | Signal::User1 | Signal::User2 => match self.requests.begin(signal) {
@@ -276,11 +279,11 @@ impl Server {
         ControlFlow::Continue(())
     }
 
-    /// Does as an operator asks, and replies. The caller may be gone: the log has the outcome as
-    /// well.
+    /// Carries out an operator's request, and replies. The outcome is logged as well, because the
+    /// caller may have disconnected.
     ///
-    /// `change` keeps hand-overs waiting until the disk has the change. Nothing here waits for a
-    /// disk, as a disk that hangs must not stop the watchdog.
+    /// `change` delays hand-overs until the change is on disk. This function does not wait for a
+    /// disk, because a hanging disk must not stop the watchdog.
     async fn answer(
         &mut self,
         request: OperatorRequest,
@@ -325,11 +328,12 @@ impl Server {
         }
     }
 
-    /// Returns true if a drain is over: its time has passed, or few enough allocations are left.
-    /// `empty_since` is the time of the first look that found so few.
+    /// Returns true if a drain is over: its deadline has passed, or few enough allocations are
+    /// left. `empty_since` is the time since which all checks have found so few allocations.
     fn is_drained(&self, drain: Option<Draining>, empty_since: &mut Option<Instant>) -> bool {
         let left = u64::from(self.in_force.settings.shutdown.drain_allocations_left.get());
-        // A worker publishes an allocation only behind its answer: one look could miss the newest.
+        // A worker publishes an allocation after its response, so a single check could miss the
+        // newest.
         let is_empty = drain.is_some() && self.live() <= left;
         *empty_since = is_empty.then(|| empty_since.unwrap_or_else(Instant::now));
         let is_over = |drain: Draining| Instant::now() >= drain.until;
@@ -337,13 +341,13 @@ impl Server {
         stays_empty || drain.is_some_and(is_over)
     }
 
-    /// Exits after a commit: the successor has all clients.
+    /// Prepares the exit after a commit: the successor has all clients.
     fn retire(&mut self, over: HandoverReport) {
         self.manager.hand_over(over.to);
         if let Some(keeper) = &self.keeper {
             keeper.leave();
         }
-        // Its thread may have ended.
+        // The receiving thread may have exited.
         let _ = over.told.send(());
         tracing::info!(
             process = over.to,
@@ -360,10 +364,10 @@ impl Server {
         Some(self.drain(Draining { until: Instant::now() + left, told_to_end: false }))
     }
 
-    /// Does as a signal is configured to.
+    /// Carries out the action that is configured for a signal.
     fn act(&mut self, action: SignalAction, drain: &mut Option<Draining>) {
         match action {
-            // Again: the deadline stays.
+            // A repeated signal does not change the deadline.
             SignalAction::Drain if drain.is_some() => {}
             SignalAction::Drain => {
                 let deadline = asked_for(self.configured_drain());
@@ -375,7 +379,7 @@ impl Server {
         }
     }
 
-    /// Asks for the public addresses of this host, where they are to be found.
+    /// Requests the public addresses of this host from STUN servers, if configured.
     fn ask_for_external(&self, external: &mut JoinSet<Result<Answers>>) {
         if self.in_force.settings.is_external_auto() {
             let settings = self.in_force.settings.clone();
@@ -383,7 +387,7 @@ impl Server {
         }
     }
 
-    /// Looks at parts of the host that may have changed.
+    /// Examines the parts of the host that may have changed.
     async fn follow_host(&mut self, changes: HostChanges) {
         if changes.devices {
             self.in_force.follow_devices(&self.handle);
@@ -400,7 +404,7 @@ impl Server {
         }
     }
 
-    /// The state, for the service manager.
+    /// Reports the state to the service manager.
     fn report(&self, workers_alive: bool, drain: Option<Draining>) {
         if drain.is_some_and(|drain| drain.told_to_end) {
             self.manager.extend_deadline();
@@ -415,7 +419,7 @@ impl Server {
         });
     }
 
-    /// Forgets revocations whose time is over.
+    /// Removes expired revocations.
     async fn prune_revocations(&mut self, change: Change) {
         let Some(written) = self.in_force.prune_revocations(&self.handle).await else { return };
         tokio::spawn(async move {
@@ -426,7 +430,7 @@ impl Server {
         });
     }
 
-    /// Reads the configuration again; [`finish_reload`](Self::finish_reload) puts it into effect.
+    /// Starts to read the configuration again. [`finish_reload`](Self::finish_reload) applies it.
     fn begin_reload(&mut self, request: ReloadRequest) {
         let inputs = ReloadInputs {
             paths: self.paths.clone(),
@@ -450,7 +454,7 @@ impl Server {
         }
     }
 
-    /// Puts a loaded configuration into effect, and replies.
+    /// Applies a loaded configuration, and replies.
     async fn finish_reload(&mut self, request: ReloadRequest, loaded: Result<LoadedConfiguration>) {
         let ReloadRequest { end_sessions, reply, change } = request;
         let report = self.in_force.reload(&self.handle, loaded, end_sessions).await;
@@ -474,7 +478,7 @@ impl Server {
         }
     }
 
-    /// Keeps the reason of a refusal for operators, until a reload is accepted.
+    /// Stores the reason of a refusal for operators, until a reload is accepted.
     fn note_reload(&mut self, report: &ReloadReport) {
         self.reload_refused = report.refused.is_some();
         let mut info = (*self.handle.info()).clone();
@@ -490,7 +494,7 @@ impl Server {
         self.in_force.settings.shutdown.drain.get()
     }
 
-    /// Takes no new allocations from now on.
+    /// Stops accepting new allocations.
     fn drain(&self, drain: Draining) -> Draining {
         if let Err(error) = self.handle.workers.drain(true) {
             tracing::warn!(%error, "not every worker was told to drain");
@@ -510,7 +514,7 @@ impl Server {
         drain
     }
 
-    /// Takes new allocations again, unless a signal told the server to end.
+    /// Accepts new allocations again, unless a signal told the server to shut down.
     fn cancel(&self, drain: &mut Option<Draining>) -> CancelReport {
         match *drain {
             None => CancelReport::NotDraining,
@@ -536,11 +540,11 @@ impl Server {
         let is_kept = self.handovers.is_some()
             && (self.manager.keeps() || matches!(self.handle.keeper(), KeeperState::Connected(_)));
         if let Some(records) = self.records.as_ref().filter(|_| is_kept) {
-            // Without a next process these are the last records.
+            // Without a successor these are the last records.
             let _ = timeout(INTERIM_WITHIN, records.record_live()).await;
         }
         restart::leave(self.handovers.as_ref(), self.keeper.as_ref(), &self.manager);
-        // After a hand-over these are another process's.
+        // After a hand-over the allocations belong to the successor.
         let allocations = if self.handovers.is_some() { self.live() } else { 0 };
         tracing::info!(allocations, "stopping");
         self.handovers = None;
@@ -560,9 +564,8 @@ impl Server {
     }
 }
 
-/// Time of a requested drain without a deadline. A drain
-/// lets calls end on their own: a configuration that only says how fast SIGTERM has to be
-/// (`shutdown.drain = "0 s"`) does not cut them.
+/// Returns the time of a requested drain without a deadline. `shutdown.drain = "0 s"` only defines
+/// how fast SIGTERM stops the server. A requested drain must not cut calls because of that value.
 fn asked_for(configured: Duration) -> Duration {
     if configured.is_zero() { DRAIN_MAX } else { configured }
 }
@@ -582,7 +585,7 @@ mod tests {
         let told = Draining::told_to_end(Some(asked), minutes(30), now);
         assert_eq!(told.left(now), minutes(30));
         assert_eq!(Draining::told_to_end(None, minutes(0), now).left(now), minutes(0));
-        // The operator's word on the deadline counts all the same.
+        // An operator's deadline takes precedence nevertheless.
         let again = Draining::asked_for(Some(told), minutes(1), now);
         assert_eq!((again.left(now), again.told_to_end), (minutes(1), true));
     }

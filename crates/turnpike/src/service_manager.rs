@@ -1,9 +1,9 @@
-//! The service manager that started the server: systemd (sd_notify(3)), or another that sets
-//! `NOTIFY_SOCKET`. It is notified of readiness, reloads and the end, gets heartbeats while every
-//! worker makes progress, and shows the state in one line.
+//! Service manager that started the server: systemd (sd_notify(3)), or another program that sets
+//! `NOTIFY_SOCKET`. The manager is notified of readiness, reloads and shutdown. It receives
+//! heartbeats while every worker makes progress, and a status line.
 //!
-//! The socket is connected before the process is confined: landlock refuses new connections to
-//! abstract sockets.
+//! The socket is connected before the process is confined, because landlock refuses new connections
+//! to abstract sockets.
 
 mod store;
 
@@ -22,36 +22,36 @@ use crate::handover::Parked;
 use crate::output;
 use crate::watchdog;
 
-/// Longest time for a message: the control plane waits for a manager whose queue is full.
+/// Maximum time for sending a message. The control plane waits if the manager's queue is full.
 const SEND_DEADLINE: Duration = Duration::from_millis(250);
 
-/// Extension of the manager's deadline for the end, repeated each second while calls are drained.
+/// Extension of the manager's deadline for shutdown, repeated each second during a drain.
 const EXTENSION: Duration = Duration::from_secs(30);
 
-/// Shortest time between two state lines: each is a message on the system's bus.
+/// Minimum interval of status lines, in reports. Each status line is a message on the system bus.
 const STATUS_EVERY: u32 = 5;
 
-/// The shortest useful `WatchdogSec=`: heartbeats are sent once a second.
+/// Minimum useful `WatchdogSec=`: heartbeats are sent once a second.
 const WATCHDOG_MIN: Duration = Duration::from_secs(3);
 
-/// Environment of a service (sd_notify(3), sd_watchdog_enabled(3)).
+/// Environment variables of a service (sd_notify(3), sd_watchdog_enabled(3)).
 const SOCKET: &str = "NOTIFY_SOCKET";
 const WATCHDOG: &str = "WATCHDOG_USEC";
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 
-/// The manager's socket, if there is a manager.
+/// Connection with the service manager, if any.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceManager {
     connection: Option<Connection>,
-    /// True if it wants heartbeats.
+    /// True if the manager expects heartbeats.
     heartbeats: bool,
-    /// True if it keeps descriptors for the next process.
+    /// True if the manager stores descriptors for the successor.
     keeps: bool,
-    /// What the process before has left with it.
+    /// Parked state of the predecessor.
     found: Option<Parked>,
-    /// The last line sent, and looks since then.
+    /// The last status line, and the number of reports since then.
     status: RefCell<(String, u32)>,
-    /// Problems of the environment, for the log.
+    /// Problems of the environment variables, for the log.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -59,16 +59,16 @@ pub(crate) struct ServiceManager {
 struct Connection {
     address: SocketAddr,
     socket: UnixDatagram,
-    /// True if the last message was not accepted; the log mentions the first.
+    /// True if the last message was not accepted. Only the first failure is logged.
     broken: Cell<bool>,
 }
 
-/// State of the server, for the manager's state line.
+/// State of the server, for the manager's status line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     /// Live allocations.
     pub(crate) allocations: u64,
-    /// Time left of a drain.
+    /// Remaining time of a drain.
     pub(crate) drain: Option<Duration>,
     /// True if the last reload was refused.
     pub(crate) reload_refused: bool,
@@ -77,8 +77,8 @@ pub(crate) struct State {
 }
 
 impl ServiceManager {
-    /// Connects to the manager's socket; without one all messages are discarded. A process that
-    /// takes another one's place gets its variables.
+    /// Connects to the manager's socket. Without a manager all messages are discarded. `takes_over`
+    /// is true in a successor during an upgrade, which inherits the variables of its predecessor.
     pub(crate) fn connect(takes_over: bool) -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
@@ -122,60 +122,63 @@ impl ServiceManager {
         manager
     }
 
-    /// The server has started, or a reload has ended.
+    /// Notifies the manager that the server has started, or that a reload is complete.
     pub(crate) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// A reload begins; [`Self::ready`] ends it.
+    /// Notifies the manager that a reload has started. [`Self::ready`] reports completion.
     pub(crate) fn reloading(&self) {
         let now = Clock::instant().as_nanos() / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
-    /// Another process is the service from now on. This one sends nothing more.
+    /// Notifies the manager that `process` is the service from now on. Later messages of this
+    /// process are discarded.
     pub(crate) fn hand_over(&mut self, process: u32) {
         self.send(&format!("MAINPID={process}"));
         self.connection = None;
     }
 
-    /// What the process before has left with the manager, once.
+    /// Removes and returns the predecessor's parked state.
     pub(crate) fn take_found(&mut self) -> Option<Parked> {
         self.found.take()
     }
 
-    /// Returns true if the manager keeps descriptors for the next process of the service.
+    /// Returns true if the manager stores descriptors for the successor.
     pub(crate) const fn keeps(&self) -> bool {
         self.keeps && self.connection.is_some()
     }
 
-    /// Leaves this with the manager for the next process of the service.
+    /// Parks state with the manager, for the successor.
     ///
     /// # Errors
-    /// The manager does not take it.
+    /// The manager is not connected, or does not accept the descriptors in time.
     pub(crate) fn keep(&self, parked: &Parked) -> io::Result<()> {
         let connection = self.connection.as_ref().ok_or(ErrorKind::NotConnected)?;
         store::keep(&connection.socket, parked)
     }
 
-    /// The manager need not keep it any more.
+    /// Removes parked state from the manager.
     pub(crate) fn forget(&self) {
         store::removal().iter().for_each(|message| self.send(message));
     }
 
-    /// The server ends, when its allocations have ended or their time has passed.
+    /// Notifies the manager of the shutdown. The process exits when its allocations have ended or
+    /// the drain is over.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1");
         self.extend_deadline();
     }
 
-    /// Delays the manager's deadline for the end (`TimeoutStopSec=`) while the server drains.
+    /// Delays the manager's deadline for shutdown (`TimeoutStopSec=`) while the server drains.
     pub(crate) fn extend_deadline(&self) {
         self.send(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
     }
 
-    /// Sends the state, at each look of the watchdog: a heartbeat if each worker makes progress,
-    /// and the state line if it has changed.
+    /// Reports the state after each check of the watchdog. Sends a heartbeat if each worker makes
+    /// progress, and a changed status line at most every [`STATUS_EVERY`] reports. The first line,
+    /// and lines about hung workers, are sent immediately.
     pub(crate) fn report(&self, state: State) {
         if self.heartbeats && state.workers_alive {
             self.send("WATCHDOG=1");
@@ -205,9 +208,9 @@ impl Connection {
 
     fn send(&self, message: &[u8]) {
         let sent = self.socket.send(message).or_else(|error| {
-            // The second is what the kernel says from then on.
+            // The kernel reports `NotConnected` for all attempts after the first.
             if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotConnected) {
-                // The manager has made its socket again, under the same path.
+                // The manager has created its socket again at the same path.
                 return connected(&self.address)?.send(message);
             }
             Err(error)
@@ -230,7 +233,8 @@ fn connected(address: &SocketAddr) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// The address in a value of `NOTIFY_SOCKET`: a path, or `@` and a name in the abstract namespace.
+/// Returns the address in a value of `NOTIFY_SOCKET`: a path, or `@` and a name in the abstract
+/// namespace.
 fn address(value: &OsStr) -> io::Result<SocketAddr> {
     match value.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
@@ -240,7 +244,7 @@ fn address(value: &OsStr) -> io::Result<SocketAddr> {
 }
 
 impl State {
-    /// For `systemctl status`.
+    /// Returns the status line for `systemctl status`.
     fn line(self) -> String {
         let live = match self.allocations {
             1 => "1 allocation is live".to_owned(),
@@ -260,7 +264,7 @@ impl State {
     }
 }
 
-/// A time in whole minutes, so that the line stays the same for a while.
+/// Formats a time in minutes, rounded up. Coarse times prevent a new status line every second.
 fn minutes(time: Duration) -> String {
     output::duration(Duration::from_secs(time.as_secs().div_ceil(60).max(1) * 60))
 }
@@ -296,7 +300,7 @@ mod tests {
         assert!(line.ends_with("the last reload was refused (turnpike check shows why)"), "{line}");
     }
 
-    /// A manager that is restarted has another socket under the same path.
+    /// A restarted manager has another socket at the same path.
     #[test]
     fn a_socket_that_was_replaced_is_connected_again() {
         let directory = crate::testing::Directory::new("notify");

@@ -1,4 +1,4 @@
-//! Records of sessions: their outputs, and the records of sessions that go on.
+//! Outputs of session records: event queues, threads, and interim records of live sessions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,20 +23,21 @@ use user_db::Publisher;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::redis_statistics::RedisStatistics;
 
-/// Wait for room in a queue, of records that are no end of a session.
+/// Pause before another attempt to put a record into a full queue. Records of session ends do not
+/// wait.
 const ROOM: Duration = Duration::from_millis(20);
 
-/// Time between two attempts to learn the sessions that were taken over.
+/// Pause between two attempts to list the sessions that were taken over.
 const SURVIVORS_AGAIN: Duration = Duration::from_secs(10);
 
-/// Attempts to put an interim record into a queue, [`ROOM`] apart: an output that is stuck must not
-/// hold up the others.
+/// Maximum number of attempts to put an interim record into a queue, [`ROOM`] apart. A stuck output
+/// must not delay the others.
 const ROOM_TRIES: u32 = 250;
 
-/// Maximum size of the file with the value of a header in bytes. Web servers commonly accept 8 KiB.
+/// Maximum size in bytes of the file with a header's value. Web servers commonly accept 8 KiB.
 const AUTHORIZATION_BYTES_MAX: u64 = 64 << 10;
 
-/// The queues of records, and the threads at their ends.
+/// Queues of session events, and the threads that receive the events.
 #[derive(Debug)]
 pub(crate) struct SessionRecords {
     pub(crate) events: SessionEvents,
@@ -51,7 +52,7 @@ struct Outputs {
     redis: Option<RedisStatistics>,
 }
 
-/// Starts the configured outputs; `None` where no records are kept.
+/// Starts the configured outputs. Returns `None` if no output is configured.
 pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<SessionRecords>> {
     let mut events = SessionEvents::default();
     let mut queues = Queues::default();
@@ -72,7 +73,7 @@ pub(crate) fn start(settings: &Settings, workers: &Workers) -> Result<Option<Ses
     Ok((!events.queues().is_empty()).then_some(SessionRecords { events, outputs }))
 }
 
-/// Queues of the outputs that get records.
+/// Queues of the outputs that receive records.
 #[derive(Default)]
 struct Queues {
     outputs: Vec<RecordOutput>,
@@ -109,7 +110,7 @@ impl Queues {
     }
 }
 
-/// File of the open sessions, in the data directory.
+/// File name of the list of open sessions, in the data directory.
 const LEDGER: &str = "open-sessions.jsonl";
 
 fn file(
@@ -134,7 +135,7 @@ fn file(
     accounting::start(journal, lines, losses).or_fail("cannot start a thread")
 }
 
-/// Counters of the records that an output loses.
+/// Returns the counters of the records that an output loses.
 fn losses(workers: &Workers, output: RecordOutput) -> Losses {
     let count = |series| {
         let counters = Arc::clone(workers.control_plane());
@@ -206,7 +207,7 @@ fn redis(
         .or_fail("cannot start a thread")
 }
 
-/// Records that are being kept.
+/// Running outputs of session records.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     handle: Handle,
@@ -216,7 +217,7 @@ pub(crate) struct Keeping {
 }
 
 impl SessionRecords {
-    /// Also records sessions that go on, if there is an interval for it.
+    /// Starts the task of interim records, if an interval is configured.
     pub(crate) fn keep(self, handle: &Handle, settings: &Settings) -> Keeping {
         let every = settings.accounting.interim.get();
         let Self { events, outputs } = self;
@@ -232,20 +233,20 @@ impl Keeping {
         record_live(&self.handle, &self.events).await;
     }
 
-    /// Reports the sessions that this process has taken over, once it serves: the others of earlier
-    /// processes get their end records.
+    /// Reports the sessions that this process has taken over, once it serves. The outputs then
+    /// write end records for other sessions of predecessors.
     pub(crate) fn report_survivors(&self) {
         tokio::spawn(report_survivors(self.handle.clone(), self.events.clone()));
     }
 
-    /// Waits until all records are written or in the spool. The workers have ended.
+    /// Waits until all records are written or in the spool. The workers must have exited before.
     pub(crate) async fn end(self) {
         let Self { events, interim, outputs, .. } = self;
         if let Some(task) = interim {
             task.abort();
             let _ = task.await;
         }
-        // Each queue closes with its last sender.
+        // Each queue closes when its last sender is dropped.
         drop(events);
         let Outputs { recorder, writer, delivery, redis } = outputs;
         let _ = spawn_blocking(|| {
@@ -306,7 +307,8 @@ async fn record_live(handle: &Handle, events: &SessionEvents) {
     }
 }
 
-/// Ends of sessions come first: they have no second try.
+/// Puts an event into a queue, and tries again while the queue is full. Session ends, which have no
+/// second attempt, take precedence in this way.
 async fn put_when_there_is_room(queue: &EventQueue, event: SessionEvent) -> bool {
     for _ in 0..ROOM_TRIES {
         if queue.put(event.clone()) {

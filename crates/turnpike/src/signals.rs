@@ -4,20 +4,20 @@ use std::io;
 
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// Meaning of a signal.
+/// Handled signal, by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     /// SIGHUP: read the configuration again.
     Reload,
-    /// SIGTERM or SIGINT: drain and end; the second of them ends at once.
+    /// SIGTERM or SIGINT: drain and exit. A second signal causes an immediate exit.
     End,
-    /// SIGUSR1: as configured in `signals.usr1`.
+    /// SIGUSR1: act as configured in `signals.usr1`.
     User1,
-    /// SIGUSR2: as configured in `signals.usr2`.
+    /// SIGUSR2: act as configured in `signals.usr2`.
     User2,
 }
 
-/// The handled signals. Once it exists they no longer end the process.
+/// Receiver of the handled signals. After its creation the signals no longer kill the process.
 pub(crate) struct Signals {
     hangup: unix::Signal,
     terminate: unix::Signal,
@@ -27,7 +27,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Must be called within a tokio runtime.
+    /// Registers the signal handlers. Must be called within a tokio runtime.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -38,7 +38,7 @@ impl Signals {
         })
     }
 
-    /// The next one. May be dropped and called again without losing any.
+    /// Waits for the next signal. Cancellation safe: no signal is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.hangup.recv() => Signal::Reload,

@@ -1,4 +1,4 @@
-//! Signed tokens (JWT, RFC 7519) of an identity provider: their verification, and its keys.
+//! Verification of signed tokens (JWT, RFC 7519) of an identity provider, and the provider's keys.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -25,27 +25,31 @@ mod keys_file;
 use self::keys::{Key, Keys};
 use self::keys_file::KeysFile;
 
-/// Longest token that is looked at, in bytes: one with a dozen claims has a tenth.
+/// Maximum length of a token in bytes. A token with a dozen claims has a tenth of this length.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 
-/// Difference of clocks that is forgiven, in seconds.
+/// Tolerated difference of clocks, in seconds.
 const LEEWAY: u64 = 30;
 
-/// Interval of fetches of the issuer's keys.
+/// Interval of fetches of the issuer's keys, while fetches succeed.
 const FETCH_EVERY: Duration = Duration::from_hours(1);
 
-/// Least time between two fetches: tokens that name unknown keys cost the issuer no more.
+/// Minimum interval between two fetches. Tokens that name unknown keys cannot cause more frequent
+/// fetches.
 const FETCH_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
-/// Maximum age of keys while their URL is silent. An issuer's outage is over by then, and a key
-/// that it has withdrawn proves nothing any more.
+/// Maximum age of keys while their URL is silent. An issuer's outage is over by then. A key that
+/// the issuer has withdrawn is refused after this time.
 const KEYS_AGE_MAX: Duration = Duration::from_hours(24);
 
-/// Bounds of a set of keys: some hundred keys.
+/// Bounds of a fetch. The maximum size suffices for some hundred keys.
 const FETCH: Bounds = Bounds { deadline: Duration::from_secs(10), body: 256 << 10 };
 
-/// The verifier of a configuration; `None` where no tokens are taken. It fetches keys as long as
-/// the server runs.
+/// Creates the verifier of a configuration, and starts the tasks that update its keys. Returns
+/// `None` if signed tokens are not configured.
+///
+/// # Errors
+/// The file of keys or a certificate file cannot be read, or the client cannot be built.
 pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>> {
     let wanted = &settings.signed_tokens;
     let (Some(issuer), Some(audience)) = (&wanted.issuer, &wanted.audience) else {
@@ -60,7 +64,8 @@ pub(crate) fn start(settings: &Settings) -> Result<Option<Arc<dyn SignedTokens>>
         audience: audience.to_string(),
         user_claim: wanted.user_claim.to_string(),
         fixed: Keys::new(fixed),
-        // What cannot be read at the start is a mistake; later the known keys stay.
+        // An unreadable file at the start is an error of configuration. Later the known keys are
+        // retained.
         file: settings.issuer_keys().map(KeysFile::open).transpose()?,
         fetched: wanted.keys_url.is_some().then(RwLock::default),
         fetch_now: Notify::new(),
@@ -88,27 +93,28 @@ struct Verifier {
     issuer: String,
     audience: String,
     user_claim: String,
-    /// The shared secret, if there is one.
+    /// Shared secret, if configured.
     fixed: Keys,
     file: Option<KeysFile>,
-    /// Keys of the URL; `None` inside until they were fetched, `None` without a URL.
+    /// Keys of the URL. `None` without a URL. The inner `None` means that no fetch has succeeded
+    /// yet.
     fetched: Option<RwLock<Option<FetchedKeys>>>,
-    /// A token named a key that is unknown.
+    /// Notified if a token was signed with an unknown key.
     fetch_now: Notify,
 }
 
-/// Keys of the URL with the time of their fetch.
+/// Keys of the URL, and the time of the fetch.
 #[derive(Clone, Debug)]
 struct FetchedKeys {
     keys: Arc<Keys>,
     at: Instant,
 }
 
-/// Reason for which a key does not prove the claims of a token.
+/// Reason why a key does not verify a token.
 enum ClaimsError {
-    /// The signature is from another key.
+    /// The signature does not match the key.
     Signature,
-    /// The claims, which the key has signed, do not hold.
+    /// The signature matches the key, and the claims are invalid.
     Claims(String),
 }
 
@@ -153,7 +159,7 @@ impl Verifier {
         if !why.is_empty() {
             return Err(SignedTokenError::Denied(why));
         }
-        // Another key may have signed it, unless the token names this key.
+        // The token may be signed with an unknown key, unless the token names this key.
         if !is_named {
             self.fetch_now.notify_one();
             fetched.map_err(|why| SignedTokenError::Unavailable(why.to_owned()))?;
@@ -161,10 +167,10 @@ impl Verifier {
         Err(denied("its signature is of no known key"))
     }
 
-    /// The keys of the URL, `None` without one.
+    /// Returns the keys of the URL, or `None` without a URL.
     ///
     /// # Errors
-    /// The keys were never loaded, or are older than [`KEYS_AGE_MAX`].
+    /// The keys were never fetched, or are older than [`KEYS_AGE_MAX`].
     fn fetched_keys(&self, now: Instant) -> std::result::Result<Option<Arc<Keys>>, &'static str> {
         let Some(fetched) = &self.fetched else { return Ok(None) };
         match &*fetched.read().unwrap_or_else(PoisonError::into_inner) {
@@ -176,14 +182,15 @@ impl Verifier {
         }
     }
 
-    /// The claims of a token that a key has signed.
+    /// Returns the claims of a token that was signed with `key`.
     fn claims(
         &self,
         token: &str,
         header: &Header,
         key: &Key,
     ) -> std::result::Result<Map<String, Value>, ClaimsError> {
-        // The algorithm of the key: what the token says was compared with it.
+        // The key's algorithm is used rather than the token's. Both are equal, because the key was
+        // selected by the token's algorithm.
         let mut validation = Validation::new(key.algorithm());
         debug_assert_eq!(header.alg, key.algorithm(), "the key was chosen by it");
         validation.set_issuer(&[&self.issuer]);
@@ -199,7 +206,8 @@ impl Verifier {
                     ClaimsError::Claims(error.to_string())
                 }
             })?;
-        // A list would be enough for the library if the issuer is in it (RFC 7519 §4.1.1).
+        // The library accepts a list that contains the issuer, and RFC 7519 §4.1.1 permits only a
+        // string.
         if !data.claims.get("iss").is_some_and(Value::is_string) {
             return Err(ClaimsError::Claims("its claim iss is no text".to_owned()));
         }
@@ -226,7 +234,8 @@ impl Verifier {
     }
 }
 
-/// Checks the header of a token for `crit` with any value: the library reads `null` as absent.
+/// Returns true if the header of a token contains `crit`, with any value. The library treats `null`
+/// as absent.
 fn has_critical_extensions(token: &str) -> bool {
     let header = token.split('.').next().unwrap_or_default();
     let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
@@ -234,7 +243,8 @@ fn has_critical_extensions(token: &str) -> bool {
     header.contains_key("crit")
 }
 
-/// Fetches the issuer's keys, at once, at intervals and when they lack one.
+/// Fetches the issuer's keys at the start, at intervals, and when a token was signed with an
+/// unknown key.
 async fn fetch(verifier: Arc<Verifier>, client: Client, url: Url) {
     let (mut is_failing, mut is_told) = (false, false);
     loop {

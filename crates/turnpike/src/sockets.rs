@@ -1,4 +1,4 @@
-//! Binding of listeners, and advice when that fails.
+//! Binding of listeners, with advice on failures.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -17,20 +17,20 @@ use crate::failure::{Failure, Result};
 use crate::handover::{ListenerKind, Predecessor};
 use crate::output;
 
-/// Linux: the address family is not there at all, as on a host without IPv6.
+/// Linux error: the address family is not supported, as on a host without IPv6.
 const EAFNOSUPPORT: i32 = 97;
 
-/// Linux: the process, or the host, has no file descriptor left.
+/// Linux errors: the process, or the host, has no file descriptor left.
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-/// The listeners of all workers, and warnings about them.
+/// Bound listeners of all workers, with warnings.
 pub(crate) struct Bound {
     /// Sockets of each worker.
     pub(crate) workers: Vec<WorkerSockets>,
-    /// The addresses, with the ports that were given for port 0.
+    /// Addresses of the listeners. Port 0 is replaced by the port that the kernel has chosen.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// More listeners, for TLS only.
+    /// Addresses of further listeners, which are only for TLS and DTLS.
     pub(crate) tls: Vec<SocketAddr>,
     /// True if the kernel coalesces received datagrams.
     pub(crate) gro: bool,
@@ -41,17 +41,17 @@ pub(crate) struct Bound {
 /// Bound sockets of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSockets {
-    /// Listeners at [`Bound::addresses`], then at [`Bound::tls`].
+    /// UDP listeners at [`Bound::addresses`], followed by those at [`Bound::tls`].
     pub(crate) udp: Vec<Listener>,
     pub(crate) tcp: Vec<TcpListener>,
-    /// Shared sockets of relays.
+    /// Sockets that relays of prefixes share.
     pub(crate) shared: Vec<SharedSocket>,
 }
 
-/// Workers, and the transports that they serve.
+/// Number of workers, and the transports that they serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
-    /// Their number.
+    /// Number of workers.
     pub(crate) workers: usize,
     pub(crate) udp: bool,
     pub(crate) tcp: bool,
@@ -59,13 +59,13 @@ pub(crate) struct Served {
     pub(crate) dtls: bool,
 }
 
-/// Options of all sockets.
+/// Returns the options of all sockets.
 pub(crate) fn options(settings: &Settings, devices: &Devices) -> NetOptions {
-    // The bounds of the keys fit.
+    // The permitted ranges of the keys fit `usize`.
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     NetOptions {
-        // The generic hook of XDP cannot tell what the system merged, and would make one datagram
-        // of several: no socket asks for it.
+        // With the generic hook of XDP no socket requests coalescing. The hook cannot detect
+        // coalesced datagrams, and would join several datagrams to one.
         gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
         gso: settings.sockets.gso,
         recv_buffer: size(settings.sockets.receive_buffer.get()),
@@ -119,8 +119,8 @@ pub(crate) fn bind(
 }
 
 impl Bound {
-    /// Binds an address for each worker, over UDP, TCP or both, or takes the sockets of the process
-    /// before; `None` on a host without its family.
+    /// Binds an address for each worker, over UDP, TCP or both, or adopts the predecessor's
+    /// sockets. Returns `None` if the host does not support the address family of a wildcard.
     fn bind_one(
         &mut self,
         wanted: SocketAddr,
@@ -151,7 +151,8 @@ impl Bound {
             } else if udp {
                 let (listener, applied) = Listener::bind(address, net)
                     .map_err(|error| cannot_bind("udp", address, error))?;
-                // Port 0 is decided by the first; the others share it.
+                // The first bind chooses the port in place of port 0. The other workers share this
+                // port.
                 address = listener.local_addr();
                 listeners.push(listener);
                 *granted = Some(applied);
@@ -171,12 +172,12 @@ impl Bound {
 }
 
 impl Bound {
-    /// Index of the interface that the listeners for UDP are bound to, if they are bound to one.
+    /// Returns the index of the interface that the UDP listeners are bound to, if any.
     pub(crate) fn device(&self) -> Option<NonZeroU32> {
         self.workers.first()?.udp.first()?.device()
     }
 
-    /// Binds the shared sockets of relays, or takes those of the predecessor.
+    /// Binds the shared sockets of relays, or adopts the predecessor's sockets.
     pub(crate) fn bind_shared(
         &mut self,
         policy: &Policy,
@@ -199,7 +200,7 @@ impl Bound {
     }
 }
 
-/// Refuses addresses that relay sockets could not be bound to.
+/// Refuses addresses that relay sockets cannot be bound to.
 pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
     let options = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
     match UdpSocket::bind((local, 0).into(), &options) {
@@ -215,9 +216,9 @@ pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
     }
 }
 
-/// Checks that the address is free. The workers' sockets share their port with each other
-/// (`SO_REUSEPORT`), so the kernel would let a second server of the same user in, which would then
-/// take half of the clients: a socket that does not share finds out.
+/// Checks that an address is free, with a socket that does not share the port. The workers' sockets
+/// share a port (`SO_REUSEPORT`). The kernel would thus permit a second server of the same user,
+/// which would receive half of the clients.
 pub(crate) fn is_free(address: SocketAddr, net: &NetOptions) -> io::Result<()> {
     let device = net.device;
     let alone =
@@ -225,16 +226,17 @@ pub(crate) fn is_free(address: SocketAddr, net: &NetOptions) -> io::Result<()> {
     UdpSocket::bind(address, &alone).map(drop)
 }
 
-/// The same for TCP.
+/// Checks that an address is free for a TCP listener, as [`is_free`] does for UDP.
 pub(crate) fn is_free_for_tcp(address: SocketAddr, net: &NetOptions) -> io::Result<()> {
     TcpListener::bind(address, &tcp_options(false, net.device)).map(drop)
 }
 
-/// Connections that may wait to be accepted by each worker; the kernel bounds it by
-/// `net.core.somaxconn`.
+/// Maximum number of connections that wait to be accepted, by worker. The kernel limits the number
+/// by `net.core.somaxconn`.
 const CONNECTIONS_WAITING: u16 = 4096;
 
-/// Keepalives end connections without a peer, and by that their allocations: after 90 seconds.
+/// Returns the options of TCP listeners. Keepalives close connections without a peer, and their
+/// allocations, after 90 seconds.
 fn tcp_options(reuse_port: bool, device: Option<NonZeroU32>) -> TcpOptions {
     let keepalive = Duration::from_secs(60);
     TcpOptions {
@@ -248,7 +250,8 @@ fn tcp_options(reuse_port: bool, device: Option<NonZeroU32>) -> TcpOptions {
     }
 }
 
-/// IPv6 wildcards are in the default configuration, for hosts that have IPv6.
+/// Returns true if a failed address can be omitted. The default configuration has IPv6 wildcards,
+/// for hosts that have IPv6.
 pub(crate) fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
     address.is_ipv6()
         && address.ip().is_unspecified()
@@ -261,7 +264,7 @@ fn cannot_bind(protocol: &str, address: SocketAddr, error: io::Error) -> Failure
     Failure::failed(anyhow!("cannot listen on {protocol} {address}: {why}")).hint(help)
 }
 
-/// Reason why an address cannot be bound, and advice.
+/// Returns the reason why an address cannot be bound, and advice.
 pub(crate) fn explain(protocol: &str, address: SocketAddr, error: &io::Error) -> (String, String) {
     let port = address.port();
     let kind = error.kind();
@@ -297,7 +300,7 @@ pub(crate) fn explain(protocol: &str, address: SocketAddr, error: &io::Error) ->
     (why.to_owned(), help)
 }
 
-/// A kernel that does not tell how many datagrams it threw away.
+/// Returns a warning if the kernel does not report how many datagrams it dropped.
 fn silent_losses(granted: Applied) -> Option<String> {
     (!granted.losses).then(|| {
         "this kernel lacks the socket option SO_RXQ_OVFL: datagrams that are lost to full receive \
@@ -306,7 +309,7 @@ fn silent_losses(granted: Applied) -> Option<String> {
     })
 }
 
-/// Buffers that came out smaller than configured, with the way to change it.
+/// Returns warnings about buffers that are smaller than configured, with the remedy.
 fn small_buffers(net: &NetOptions, granted: Applied) -> Vec<String> {
     let of = |what, asked: usize, granted: usize, sysctl| {
         (granted < asked).then(|| {
@@ -366,7 +369,7 @@ mod tests {
         assert!(check_relay(LOOPBACK).is_ok());
     }
 
-    /// As before DHCP: clients are served once the host has the address.
+    /// Covers a start before DHCP. Clients are served once the host has the address.
     #[test]
     fn a_listener_waits_for_its_address() {
         let later = SocketAddr::from(([192, 0, 2, 1], 0));

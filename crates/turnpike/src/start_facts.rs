@@ -1,8 +1,9 @@
-//! Start of a server, for `turnpike upgrade`: arguments, environment, directory and program.
+//! Facts about the start of a server, for `turnpike upgrade`: arguments, environment, directory and
+//! program.
 //!
-//! The kernel shows them in `/proc`, but not of a process whose memory is protected
-//! (docs/adr/0010). Such a server opens the files before, and passes the descriptors to processes
-//! of its user.
+//! The kernel shows these facts in `/proc`, except of a process whose memory is protected
+//! (docs/adr/0010). Such a server opens the files before the protection, and passes the descriptors
+//! to processes of its user.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,23 +14,23 @@ use std::sync::OnceLock;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Maximum size of arguments or environment in bytes: more than the kernel passes to a program.
+/// Maximum size of arguments or environment in bytes, more than the kernel passes to a program.
 const TEXT_MAX: usize = 8 << 20;
 
 /// Files of `/proc/PID`, sorted as the passed descriptors.
 pub(crate) const FILES: [&str; 4] = ["cmdline", "environ", "cwd", "exe"];
 
-/// Descriptors of the calling process; empty if it could not open them.
+/// Descriptors of this process's files. Empty if the files could not be opened.
 static OWN: OnceLock<Vec<OwnedFd>> = OnceLock::new();
 
-/// Opens the facts about this process, before its memory is protected.
+/// Opens the facts about this process, before the memory is protected.
 pub(crate) fn open_own() {
     let own = open(Path::new("/proc/self")).unwrap_or_default();
-    // The first ones stay.
+    // Descriptors of an earlier call remain.
     let _ = OWN.set(own);
 }
 
-/// Descriptors of the facts about this process, sorted as [`FILES`]; empty if unknown.
+/// Returns the descriptors of the facts about this process, sorted as [`FILES`]. Empty if unknown.
 pub(crate) fn own() -> &'static [OwnedFd] {
     OWN.get().map(Vec::as_slice).unwrap_or_default()
 }
@@ -45,16 +46,16 @@ fn open(process: &Path) -> io::Result<Vec<OwnedFd>> {
     Ok(FILES.into_iter().map(open).collect::<Result<_, _>>()?)
 }
 
-/// Start of a running server.
+/// Facts about the start of a running server.
 #[derive(Debug)]
 pub(crate) struct StartFacts {
-    /// Program and arguments, each followed by a zero.
+    /// Program and arguments, each followed by a zero byte.
     pub(crate) arguments: Vec<u8>,
-    /// Variables, each followed by a zero.
+    /// Environment variables, each followed by a zero byte.
     pub(crate) environment: Vec<u8>,
-    /// Working directory, as long as this value lives.
+    /// Path of the working directory, valid during the lifetime of this value.
     pub(crate) directory: PathBuf,
-    /// File of the program; the kernel appends ` (deleted)` if the file was deleted.
+    /// File of the program. The kernel appends ` (deleted)` if the file was deleted.
     pub(crate) program: PathBuf,
     _held: OwnedFd,
 }
@@ -71,7 +72,7 @@ impl StartFacts {
     /// Reads the facts from descriptors, sorted as [`FILES`].
     ///
     /// # Errors
-    /// The descriptors are not those of [`FILES`].
+    /// The number of descriptors differs from [`FILES`], or a descriptor cannot be read.
     pub(crate) fn from_descriptors(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let [arguments, environment, directory, program] =
             <[OwnedFd; FILES.len()]>::try_from(descriptors)
@@ -89,7 +90,7 @@ impl StartFacts {
     }
 }
 
-/// Reads a file from its start: several processes share the position of a descriptor.
+/// Reads a file from offset 0, because several processes share the position of a descriptor.
 fn read(file: OwnedFd) -> io::Result<Vec<u8>> {
     const STEP: usize = 64 << 10;
     let file = File::from(file);

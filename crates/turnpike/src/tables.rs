@@ -1,5 +1,5 @@
-//! Rules that are in the tables of a database beside its users: read on a thread of their own, put
-//! in force as a reload does.
+//! Rules from the tables of a user database. A dedicated thread reads the tables, and changed rules
+//! take effect as in a reload.
 
 mod last_rows;
 pub(crate) mod rules;
@@ -21,16 +21,16 @@ use self::rules::Found;
 /// Interval of warnings while the tables cannot be read.
 const WARNING_EVERY: Duration = Duration::from_secs(60);
 
-/// Longest time of the reading before the server serves.
+/// Maximum time of the first reading before the server serves.
 const FIRST_WITHIN: Duration = Duration::from_secs(2);
 
-/// Warnings about rows that are logged at a time: a table may have many such rows.
+/// Maximum number of warnings about rows that are logged together. A table can have many such rows.
 const TOLD_MAX: usize = 8;
 
-/// Rows that a command reads of one table, as many as a server does.
+/// Maximum number of rows that a command reads from a table, equal to the server's limit.
 pub(crate) const ROWS_MAX: u32 = 16_384;
 
-/// Rows of the tables of a configuration. It blocks.
+/// Reads the rows of a configuration's tables. Blocks.
 fn read_once(settings: &Settings) -> Result<Vec<(Table, Row)>, StoreError> {
     let wanted = tables_of(settings);
     let tables = user_db::server_tables(settings.user_database().coturn_url().expose())?;
@@ -41,7 +41,7 @@ fn read_once(settings: &Settings) -> Result<Vec<(Table, Row)>, StoreError> {
     Ok(rows)
 }
 
-/// Tables that a configuration reads.
+/// Returns the tables that a configuration reads.
 fn tables_of(settings: &Settings) -> Vec<Table> {
     let of = |table: &DatabaseTable| match table {
         DatabaseTable::Realms => &[Table::Origins, Table::Options][..],
@@ -55,29 +55,29 @@ fn tables_of(settings: &Settings) -> Vec<Table> {
     tables
 }
 
-/// The tables of a database, and what is known of them.
+/// Tables of a database, with the rows and rules known from them.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     watch: Option<TableWatch>,
-    /// Rules for peers are read.
+    /// True if the tables contain rules for peers.
     has_peers: bool,
-    /// The value of `compatibility.short_secrets`.
+    /// Value of `compatibility.short_secrets`.
     short_secrets: bool,
     rows: Option<Arc<Vec<(Table, Row)>>>,
-    /// Time at which a key begins or ends.
+    /// Next time at which a key's validity starts or expires.
     due: Option<SystemTime>,
-    /// Rules that are not in force yet.
+    /// Rules that are not in effect yet.
     waiting: Option<DatabaseRules>,
-    /// Warnings that were logged, of the rows that are there.
+    /// Logged warnings about rows that still exist.
     told: BTreeSet<String>,
     failing: Option<Failing>,
-    /// Names the tables and their database.
+    /// Identity of the tables and their database.
     identity: Secret<[u8; 32]>,
     last_read: LastRead,
 }
 
 impl Tables {
-    /// The tables of a configuration, which are not read yet.
+    /// Creates the tables of a configuration, without reading them.
     pub(crate) fn of(settings: &Settings) -> Self {
         let tables = tables_of(settings);
         if tables.is_empty() {
@@ -89,15 +89,15 @@ impl Tables {
         Self { has_peers, short_secrets, identity, ..Self::default() }
     }
 
-    /// Takes the rows that the process before has read last, unless they are of other tables. They
-    /// count until the first reading.
+    /// Adopts the rows that the predecessor read last, unless they belong to other tables. These
+    /// rows apply until the first reading.
     pub(crate) fn go_on_from(&mut self, before: &LastRows) {
         if let Some(rows) = before.of(self.identity) {
             self.put(Arc::new(rows));
         }
     }
 
-    /// Puts rules in force until the first reading: those of the process before, or none.
+    /// Puts rules into effect until the first reading: the predecessor's rules, or none.
     pub(crate) fn put_first_rules(&mut self, settings: &mut Settings) -> Result<(), String> {
         if let Some(known) = &self.waiting {
             match settings.put_database_rules(known.clone()) {
@@ -117,10 +117,10 @@ impl Tables {
         settings.put_database_rules(none)
     }
 
-    /// Rules of the tables of a configuration, read once. It blocks.
+    /// Reads the tables of a configuration once, and returns the rules. Blocks.
     ///
     /// # Errors
-    /// Errors of the database.
+    /// The database cannot be opened or read.
     pub(crate) fn read(settings: &Settings) -> Result<DatabaseRules, StoreError> {
         if tables_of(settings).is_empty() {
             return Ok(DatabaseRules::default());
@@ -129,8 +129,8 @@ impl Tables {
         Ok(rules::of(&rows, SystemTime::now(), settings.compatibility.short_secrets).rules)
     }
 
-    /// Reads the tables before the server serves, if the database answers soon: its rules are in
-    /// force for the first clients.
+    /// Reads the tables before the server serves, if the database responds soon. The rules then
+    /// apply to the first clients.
     pub(crate) async fn read_first(&mut self, settings: &Settings) {
         if tables_of(settings).is_empty() {
             return;
@@ -142,10 +142,10 @@ impl Tables {
         }
     }
 
-    /// Begins to read the tables of a configuration.
+    /// Starts the thread that reads the tables of a configuration.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The thread cannot be started.
     pub(crate) fn watch(&mut self, settings: &Settings) -> Result<(), StoreError> {
         let tables = tables_of(settings);
         if !tables.is_empty() {
@@ -156,13 +156,12 @@ impl Tables {
         Ok(())
     }
 
-    /// The cell with the rows for the process that follows.
+    /// Returns the cell with the rows for the successor.
     pub(crate) fn last_read(&self) -> LastRead {
         self.last_read.clone()
     }
 
-    /// The next reading that differs; never, where there are no tables. May be dropped and called
-    /// again.
+    /// Waits for the next reading that differs. Without tables, never returns. Cancellation safe.
     pub(crate) async fn changed(&mut self) -> Reading {
         match &mut self.watch {
             Some(watch) => watch.changed().await,
@@ -170,7 +169,7 @@ impl Tables {
         }
     }
 
-    /// Takes a reading.
+    /// Records a reading. New rows become pending rules.
     pub(crate) fn take(&mut self, reading: Reading) {
         match (reading.failure, &mut self.failing) {
             (Some(error), Some(failing)) => failing.error = error,
@@ -194,7 +193,7 @@ impl Tables {
         self.judge(SystemTime::now());
     }
 
-    /// Warns about a failure that goes on, and follows the clock.
+    /// Logs a warning about a lasting failure, and follows the validity of keys.
     pub(crate) fn look(&mut self) {
         if self.due.is_some_and(|due| SystemTime::now() >= due) {
             self.judge(SystemTime::now());
@@ -211,7 +210,7 @@ impl Tables {
         }
     }
 
-    /// Rules while the tables cannot be read.
+    /// Describes the rules in effect while the tables cannot be read.
     const fn meanwhile(&self) -> &'static str {
         match (&self.rows, self.has_peers) {
             (Some(_), _) => "their last known rules stay in force",
@@ -222,18 +221,18 @@ impl Tables {
         }
     }
 
-    /// Failure of the last reading, and the rules meanwhile.
+    /// Describes the failure of the last reading, and the rules in effect until the next success.
     pub(crate) fn failure(&self) -> Option<String> {
         let failing = self.failing.as_ref()?;
         Some(format!("{}: {}", failing.error, self.meanwhile()))
     }
 
-    /// Rules that are to be put in force.
+    /// Returns the rules that are not in effect yet.
     pub(crate) const fn waiting(&self) -> Option<&DatabaseRules> {
         self.waiting.as_ref()
     }
 
-    /// The rules are in force. The next process gets their rows.
+    /// Records that the pending rules are in effect. Their rows are passed to the successor.
     pub(crate) fn accept(&mut self) {
         self.waiting = None;
         if let Some(rows) = &self.rows {
@@ -241,7 +240,8 @@ impl Tables {
         }
     }
 
-    /// The rules do not fit: the ones before stay in force, also in the next process.
+    /// Discards pending rules that are invalid. The previous rules remain in effect, also in the
+    /// successor.
     pub(crate) fn refuse(&mut self) {
         self.waiting = None;
     }
@@ -262,7 +262,7 @@ impl Tables {
     }
 }
 
-/// A failure of the readings.
+/// Failure of the last readings.
 #[derive(Debug)]
 struct Failing {
     error: Arc<StoreError>,
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// A process that starts in an outage knows the rules of the process before.
+    /// Covers a process that starts in an outage, and uses the rules of the predecessor.
     #[test]
     fn rows_of_the_process_before_count_until_the_first_reading() {
         let tables = |url: &str, tables: &[Table]| Tables {
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Overloaded and unreachable databases, a table beyond the limit, and an empty table.
+    /// Covers overloaded and unreachable databases, a table beyond the limit, and an empty table.
     #[test]
     fn no_failure_is_taken_for_an_empty_table() {
         let failures = || {

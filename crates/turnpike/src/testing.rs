@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of a test's own, gone when the test is.
+/// Temporary directory of a test, deleted when dropped.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// An empty one.
+    /// Creates an empty directory.
     pub(crate) fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -18,7 +18,7 @@ impl Directory {
         Self(path)
     }
 
-    /// Its path.
+    /// Returns the path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

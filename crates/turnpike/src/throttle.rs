@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Interval of warnings about one condition: each occurrence would be a line.
+/// Minimum interval of warnings about one condition. Otherwise each occurrence would cause a line.
 pub(crate) const WARNING_EVERY: Duration = Duration::from_secs(60);
 
-/// Limits a warning to one in [`WARNING_EVERY`].
+/// Limiter of a warning to one per [`WARNING_EVERY`].
 #[derive(Debug, Default)]
 pub(crate) struct Throttle(Cell<Option<Instant>>);
 
@@ -22,16 +22,17 @@ impl Throttle {
     }
 }
 
-/// Causes of one condition that are warned about within [`WARNING_EVERY`]: a service that fails in
-/// several ways has a few, and invented causes do not fill the log.
+/// Maximum number of causes of one condition with a warning within [`WARNING_EVERY`]. A service
+/// that fails in several ways has a few causes. The limit prevents that invented causes fill the
+/// log.
 const CAUSES_MAX: usize = 8;
 
-/// Limits warnings about one condition to one of each cause in [`WARNING_EVERY`].
+/// Limiter of the warnings about one condition to one per cause in [`WARNING_EVERY`].
 #[derive(Debug, Default)]
 pub(crate) struct CauseThrottle(RefCell<Vec<(String, Instant)>>);
 
 impl CauseThrottle {
-    /// Returns true if a warning about this cause is due, and starts its next interval.
+    /// Returns true if a warning about this cause is due, and starts the cause's next interval.
     pub(crate) fn is_due(&self, cause: &str, now: Instant) -> bool {
         let mut told = self.0.borrow_mut();
         told.retain(|(_, at)| now.saturating_duration_since(*at) < WARNING_EVERY);

@@ -1,12 +1,12 @@
-//! Parts of the configuration that cannot be read, and without which the server serves.
+//! Unreadable parts of the configuration, without which the server still serves.
 
 use control::{ServerInfo, UnreadParts};
 use settings::Settings;
 
 use crate::certificates::CertificateReloader;
 
-/// Puts the certificates in force into the facts, and what cannot be read. `tables` is the failure
-/// of the tables of the user database.
+/// Publishes the certificates in effect, and the parts that cannot be read. `tables` is the reason
+/// why the database's tables cannot be read.
 pub(crate) fn tell(
     info: &mut ServerInfo,
     settings: &Settings,

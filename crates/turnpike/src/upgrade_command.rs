@@ -1,7 +1,7 @@
-//! The `turnpike upgrade` that started this process. An upgrade without its command must not happen
-//! later.
+//! Detection of an exited `turnpike upgrade` command in the process that the command started. An
+//! upgrade must not take place after its command has exited.
 //!
-//! The command names its process by id and start time, as an id may be another process's later. A
+//! The command identifies its process by id and start time, because the id may be reused. The
 //! descriptor of the process is opened before files are confined.
 
 use std::os::fd::OwnedFd;
@@ -14,20 +14,21 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 /// Environment variable of the process that `turnpike upgrade` starts: `PID`, or `PID:START`.
 pub(crate) const TAKES_OVER_VARIABLE: &str = "TURNPIKE_TAKES_OVER";
 
-/// Position of the start time in `/proc/PID/stat`, after the name of the program (proc(5)).
+/// Position of the start time in `/proc/PID/stat`, counted after the program's name (proc(5)).
 const START_TIME_AT: usize = 19;
 
 static COMMAND: OnceLock<UpgradeCommand> = OnceLock::new();
 
-/// The command's process.
+/// Process of the command.
 #[derive(Debug)]
 enum UpgradeCommand {
-    /// The command is unknown, or of an earlier version without its process.
+    /// No process was named: the server was started otherwise, or by an earlier version of the
+    /// command.
     Unnamed,
     /// The process has exited.
     Ended,
     Running(OwnedFd),
-    /// The kernel has no descriptors of processes.
+    /// Process id, on a kernel without process descriptors.
     Id(Pid),
 }
 
@@ -42,7 +43,8 @@ impl UpgradeCommand {
             Err(Errno::SRCH) => return Self::Ended,
             Err(_) => Self::Id(id),
         };
-        // The descriptor keeps its process: an equal start time now is that process's.
+        // The descriptor refers to its process even after the id is reused. An equal start time
+        // confirms that the descriptor refers to the command.
         match (started.parse::<u64>().ok(), start_time(&id.as_raw_nonzero().to_string())) {
             (Some(named), Some(found)) if named != found => Self::Ended,
             _ => process,
@@ -62,28 +64,28 @@ impl UpgradeCommand {
     }
 }
 
-/// Opens the command's process, if there is one.
+/// Opens the command's process, if named.
 pub(crate) fn open() {
     let named = std::env::var(TAKES_OVER_VARIABLE).ok();
-    // The first one stays.
+    // Later calls have no effect.
     let _ = COMMAND.set(UpgradeCommand::open(named.as_deref()));
 }
 
-/// Returns true if the `turnpike upgrade` that started this process has ended.
+/// Returns true if the `turnpike upgrade` that started this process has exited.
 pub(crate) fn is_abandoned() -> bool {
     COMMAND.get().is_some_and(UpgradeCommand::has_ended)
 }
 
-/// Value of [`TAKES_OVER_VARIABLE`] that names the calling process.
+/// Returns the value of [`TAKES_OVER_VARIABLE`] that identifies the calling process.
 pub(crate) fn own_name() -> String {
     let id = std::process::id();
     start_time("self").map_or_else(|| id.to_string(), |started| format!("{id}:{started}"))
 }
 
-/// Start time of a process in ticks since the start of the host; `None` if it cannot be read.
+/// Returns the start time of a process in ticks since boot, or `None` if the time cannot be read.
 fn start_time(process: &str) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name is in parentheses, and may contain both.
+    // The name is in parentheses, and may contain spaces and parentheses.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(START_TIME_AT)?.parse().ok()
 }
 
@@ -100,7 +102,7 @@ mod tests {
         let started = start_time(&id).unwrap();
         let running = UpgradeCommand::open(Some(&format!("{id}:{started}")));
         assert!(!running.has_ended());
-        // An earlier version of the command.
+        // Without the start time, as in an earlier version of the command.
         let without_time = UpgradeCommand::open(Some(&id));
         assert!(!without_time.has_ended());
         let reused = UpgradeCommand::open(Some(&format!("{id}:{}", started + 1)));

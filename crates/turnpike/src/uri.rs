@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// Service of a server.
+/// Service that a URI names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Stun,
@@ -26,13 +26,13 @@ impl Carrier {
     }
 }
 
-/// A server and the transport to it.
+/// Server address of a URI, with the transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Uri {
     pub(crate) scheme: Scheme,
-    /// TLS or DTLS: `stuns:` and `turns:`.
+    /// True for TLS or DTLS: `stuns:` and `turns:`.
     pub(crate) secure: bool,
-    /// A host name or an address, without brackets.
+    /// Host name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) carrier: Carrier,
@@ -64,7 +64,7 @@ impl FromStr for Uri {
             Some((place, query)) => (place, Some(query)),
             None => (rest, None),
         };
-        // RFC 7064 has no transport in stun: URIs; here it selects the one to test.
+        // RFC 7064 has no transport in stun: URIs. Here the query selects the transport to test.
         let carrier = match query {
             None if secure => Carrier::Tcp,
             None | Some("transport=udp") => Carrier::Udp,
@@ -88,7 +88,7 @@ impl FromStr for Uri {
 }
 
 impl Uri {
-    /// Advice for a server that does not answer.
+    /// Returns advice on a server that does not respond.
     pub(crate) fn unreachable(&self) -> String {
         format!(
             "see whether the server listens there (`ss -tulpn` on it) and whether a firewall lets {} port {} in",
@@ -98,12 +98,12 @@ impl Uri {
     }
 }
 
-/// The URI of a listener for TURN over UDP.
+/// Returns the URI of a listener for TURN over UDP.
 pub(crate) fn of_listener(listener: SocketAddr) -> String {
     format!("turn:{listener}")
 }
 
-/// The host, without brackets, and the port.
+/// Splits a host, without brackets, from an optional port.
 fn split(place: &str) -> Option<(&str, Option<&str>)> {
     if let Some((host, port)) = place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let is_v6 = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6());

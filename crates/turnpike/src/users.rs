@@ -1,5 +1,5 @@
-//! The user database for workers and commands. Another back end is chosen here, by its settings, in
-//! [`reader`] and [`editor`]; nothing else knows the kinds.
+//! User database for workers and commands. Only [`reader`] and [`editor`] choose the kind of
+//! database, by the settings.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
     }
 }
 
-/// Opens a database for changes; an SQLite file is created when it does not exist.
+/// Opens a database for changes. Creates a missing SQLite file.
 pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreError> {
     match database {
         Database::Sqlite(path) => Ok(Box::new(SqliteStore::open(path)?)),
@@ -48,14 +48,15 @@ pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreEr
     }
 }
 
-/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords
-/// against.
+/// Minimum number of characters in a password. Clients send a hash of the password, which an
+/// eavesdropper can use to guess the password.
 const PASSWORD_CHARS_MIN: usize = 8;
 
-/// Checks a password that an operator has chosen; an empty one is refused with the name.
+/// Checks a password that an operator has chosen. An empty password is refused together with the
+/// name, not here.
 ///
 /// # Errors
-/// The reason in words.
+/// The password is too short. The error is a sentence.
 pub(crate) fn check_chosen(password: &Secret<String>) -> Result<(), String> {
     let chars = password.expose().chars().count();
     if !(1..PASSWORD_CHARS_MIN).contains(&chars) {
@@ -65,7 +66,7 @@ pub(crate) fn check_chosen(password: &Secret<String>) -> Result<(), String> {
     Err(format!("the password has {chars} character{s}, and needs {PASSWORD_CHARS_MIN} or more"))
 }
 
-/// The rules that offer SHA-256 in each realm, unless one of its users has an MD5 key alone.
+/// Offers SHA-256 in each realm of a policy, unless a user of the realm has only an MD5 key.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -80,8 +81,8 @@ pub(crate) fn offer_sha256(
     Ok(policy)
 }
 
-/// The same at a reload, from a database that is a file; elsewhere all keys are MD5. If it cannot
-/// be read now, what is known counts.
+/// Repeats [`offer_sha256`] at a reload for a database in a file. Other databases have only MD5
+/// keys. If the file cannot be read, the previous result remains.
 pub(crate) async fn offer_sha256_again(database: Database, policy: Policy) -> Policy {
     if !matches!(database, Database::Sqlite(_)) || !exists(&database) {
         return policy;
@@ -100,31 +101,32 @@ pub(crate) async fn offer_sha256_again(database: Database, policy: Policy) -> Po
     }
 }
 
-/// Time for the database at a reload, which waits for it.
+/// Maximum wait of a reload for the database.
 const KINDS_OF_KEYS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Returns whether a database exists; of one that is not a file the editor reports it.
+/// Returns true if the database's file exists, or if the database has no file. The editor reports a
+/// missing database of another kind.
 pub(crate) fn exists(database: &Database) -> bool {
     database.file().is_none_or(Path::exists)
 }
 
-/// Receiver of an answer.
+/// Receiver of a look-up's result.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     worker: WorkerId,
     pending: PendingId,
 }
 
-/// The users of a store, found in the background.
+/// User directory that looks users up on background threads.
 #[derive(Debug)]
 pub(crate) struct Users {
     directory: Directory<Asker>,
-    /// Unconfirmed users, as of a revision of the set.
+    /// Unconfirmed users, with the revision of the directory's set.
     unconfirmed: Mutex<(u64, UnconfirmedUsers)>,
 }
 
 impl Users {
-    /// Starts the look-up threads; they answer into the workers' mailboxes.
+    /// Starts the look-up threads, which post results to the workers' mailboxes.
     pub(crate) fn start(reader: Box<dyn UserReader>, workers: Workers) -> Result<Self, StoreError> {
         let warning = Throttle::default();
         let deliver = move |asker: Asker, answer| {
@@ -134,8 +136,9 @@ impl Users {
             };
             let posted = workers.mailbox(asker.worker).map(|mailbox| mailbox.post(request));
             if let Some(Err(error)) = posted {
-                // A mailbox has room for an answer to every look-up that can wait, so the worker is
-                // gone or stuck; what waits there ends after `USER_LOOKUP_WITHIN`.
+                // A mailbox has space for the result of every look-up that can wait. A failed post
+                // thus means that the worker has exited or is stuck. The worker's waiting requests
+                // expire after `USER_LOOKUP_WITHIN`.
                 tracing::debug!(worker = asker.worker.0, %error, "a user was found in vain");
             }
         };
@@ -167,7 +170,7 @@ impl UserDirectory for Users {
     }
 
     fn unconfirmed(&self) -> UnconfirmedUsers {
-        // Nothing in it can be half done.
+        // Ignoring poison is sound, because the value is replaced as a unit.
         let mut known = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
         let revision = self.directory.unconfirmed_revision();
         if known.0 != revision {
@@ -184,7 +187,8 @@ impl UserDirectory for Users {
     }
 }
 
-/// The directory of a server without a user database; its rules never look a user up.
+/// User directory of a server without a user database. The rules of such a server never look up a
+/// user.
 #[derive(Debug)]
 pub(crate) struct NoUsers;
 
@@ -222,7 +226,7 @@ fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
         Answer::LastKnown(user) => UserAnswer::LastKnown(in_server_words(user)),
         Answer::Unknown => UserAnswer::Unknown,
         Answer::Overloaded => UserAnswer::Overloaded,
-        // The outage has its own line.
+        // A log line about the outage exists already.
         Answer::Unconfirmed(_) => UserAnswer::Unconfirmed,
         Answer::Unavailable(_) => UserAnswer::Unavailable,
         Answer::Unusable(error) => {
@@ -242,8 +246,8 @@ fn in_server_words(user: UserRecord) -> User {
     }
 }
 
-/// Lines about a database that fails: a warning, again each minute, and one line at the end of what
-/// was warned about. At most two lines a minute, however often it fails and recovers.
+/// Log lines about a failing database: a warning, repeated each minute, and one line when a
+/// reported outage is over. At most two lines a minute are logged.
 #[derive(Debug, Default)]
 struct Outage {
     warning: Throttle,

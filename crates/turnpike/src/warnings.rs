@@ -1,4 +1,4 @@
-//! Findings about a configuration that is valid and probably not intended.
+//! Findings about a configuration that is valid but probably not intended.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use turn_types::Prefix;
 
 use crate::findings::Finding;
 
-/// Findings that the configuration alone shows.
+/// Returns the findings that follow from the configuration without its files and the host.
 pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
     let warning = |key, what: &str, help: &str| Finding::warning(settings, key, what, help);
     let mut all = Vec::new();
@@ -75,7 +75,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
     all
 }
 
-/// Databases on other hosts whose connections are not encrypted.
+/// Returns findings about unencrypted connections to databases on other hosts.
 fn clear_databases(settings: &Settings) -> Vec<Finding> {
     const HELP: &str = "encrypt it: sslmode=verify-full in the URL (for Redis rediss://, for MongoDB tls=true), \
                         with sslrootcert= for an authority that this host does not trust";
@@ -94,7 +94,7 @@ fn clear_databases(settings: &Settings) -> Vec<Finding> {
         (key, url, "records of sessions travel to it")
     });
     let found = users.into_iter().chain(statistics).filter_map(|(key, url, what)| {
-        // A URL that cannot be understood is another finding.
+        // An invalid URL is reported by another finding.
         let hosts = user_db::clear_hosts(url.expose()).ok().filter(|hosts| !hosts.is_empty())?;
         let what = format!("{} is reached in clear: {what} unencrypted", hosts.join(", "));
         Some(Finding::warning(settings, key, what, HELP))
@@ -102,7 +102,7 @@ fn clear_databases(settings: &Settings) -> Vec<Finding> {
     found.collect()
 }
 
-/// Public addresses that no client elsewhere reaches.
+/// Returns findings about private addresses in place of public addresses.
 fn private_externals(settings: &Settings) -> Vec<Finding> {
     const HELP: &str = "write the address that clients elsewhere reach this host at";
     let warned = |key, ip: IpAddr| {
@@ -120,7 +120,7 @@ fn private_externals(settings: &Settings) -> Vec<Finding> {
     all
 }
 
-/// A warning about a listener for HTTP that others than this host may reach.
+/// Returns a warning about an HTTP listener that other hosts can reach.
 fn public_http(settings: &Settings, listen: &HttpListen) -> Option<Finding> {
     let HttpListen::Tcp(address) = listen else { return None };
     let reach = if address.ip().is_unspecified() {
@@ -138,13 +138,13 @@ fn public_http(settings: &Settings, listen: &HttpListen) -> Option<Finding> {
     })
 }
 
-/// Returns whether only this host or its network can reach an address.
+/// Returns true if only this host or its network can reach an address.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
     let private = PRIVATE.iter().filter_map(|text| text.parse::<Prefix>().ok());
     ip.is_loopback() || private.into_iter().any(|one| one.contains(ip))
 }
 
-/// Networks that are private or local, which clients reach only where peers.allow says so.
+/// Private or local networks, which clients reach only if `peers.allow` permits it.
 const PRIVATE: [&str; 8] = [
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -156,10 +156,11 @@ const PRIVATE: [&str; 8] = [
     "fe80::/10",
 ];
 
-/// A warning about an entry of `peers.allow` that covers more than a private network: `10.0.0.0/8`
-/// is intended, `0.0.0.0/0` may be meant for the public Internet, which needs no entry.
+/// Returns a warning about an entry of `peers.allow` that covers more than a private network.
+/// `10.0.0.0/8` is intended. `0.0.0.0/0` may be meant for the public Internet, which needs no
+/// entry.
 fn wide(settings: &Settings, entry: &Prefix) -> Option<Finding> {
-    // IPv4 is kept in its mapped form, and is no part of an entry of IPv6.
+    // IPv4 is stored in mapped form, but does not belong to entries of IPv6.
     let is_v4 = |prefix: &Prefix| prefix.len_128() >= 96 && prefix.bits() >> 32 == 0xffff;
     let first = |prefix: &Prefix| Ipv6Addr::from_bits(prefix.bits()).into();
     let private = PRIVATE.iter().filter_map(|text| text.parse::<Prefix>().ok());

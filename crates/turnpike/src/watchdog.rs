@@ -1,6 +1,6 @@
-//! Watches the workers: each has a turn of its loop soon after it is woken, unless it hangs. A hung
-//! one serves no client, and the kernel goes on assigning its share of the clients to it: a restart
-//! is better.
+//! Watchdog: checks that each worker completes a loop iteration soon after it is woken. A hung
+//! worker serves no clients, and the kernel continues to assign a share of the clients to it. A
+//! restart is better.
 
 use std::time::Duration;
 
@@ -13,50 +13,51 @@ use crate::failure::{Failure, Result};
 /// Interval of checks of the workers.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks without a turn of a worker until that is logged: a turn takes milliseconds, also under
-/// full load.
+/// Number of consecutive checks without an iteration of a worker before an error is logged. An
+/// iteration takes milliseconds, also under full load.
 pub(crate) const REPORTED_AFTER: u32 = 5;
 
-/// The same until the process ends, so that a supervisor starts it again: as long as it takes a
-/// client to give up, and a host that swaps to come back.
+/// Number of consecutive checks without an iteration of a worker before the process exits, for a
+/// supervisor to start it again. Clients give up after about this time, and a host that swaps
+/// recovers sooner.
 const ENDED_AFTER: u32 = 15;
 
-/// Known turns of the workers.
+/// Last known iterations of the workers.
 ///
-/// Looks are counted, not seconds: while a virtual machine is paused, or a debugger has stopped the
-/// process, there are none.
+/// Checks are counted instead of seconds. While a virtual machine is paused, or a debugger has
+/// stopped the process, no checks take place.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
-    /// In the order of the workers' ids.
+    /// Sorted by worker id.
     workers: Vec<Seen>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     turns: u64,
-    /// Looks since then.
+    /// Number of checks since the last iteration.
     looks: u32,
 }
 
-/// State of one worker.
+/// Result of a check of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
-    /// Nothing that is worth a word.
+    /// The worker makes progress, or its state was reported before.
     Alive,
-    /// It has had no turn for [`REPORTED_AFTER`] looks.
+    /// The worker has had no iteration for [`REPORTED_AFTER`] checks.
     Hangs,
-    /// It had been reported, and goes on.
+    /// The worker was reported as hung, and makes progress again.
     GoesOn,
-    /// It has had none for [`ENDED_AFTER`] looks.
+    /// The worker has had no iteration for [`ENDED_AFTER`] checks.
     Lost,
 }
 
 impl Watchdog {
-    /// Checks all workers, and wakes idle ones, so that each has had a turn by the next check. To
-    /// be called every [`LOOK_EVERY`].
+    /// Checks all workers, and wakes workers without an iteration since the last check, so each can
+    /// have one by the next check. Call every [`LOOK_EVERY`].
     ///
     /// # Errors
-    /// A worker hangs: the process is to end.
+    /// A worker hangs: the process must exit.
     pub(crate) fn look(&mut self, workers: &Workers) -> Result<()> {
         self.workers.resize(workers.count(), Seen::default());
         for ((id, turns), seen) in (0..).map(WorkerId).zip(workers.turns()).zip(&mut self.workers) {
@@ -116,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker that has a turn when it is woken, or one that never returns from the one it has.
+    /// Worker that has an iteration when woken, or hangs in its current iteration.
     struct Worker {
         counters: Arc<WorkerCounters>,
         hangs: bool,
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn a_worker_that_never_returns_ends_the_process() {
         let (mut watchdog, workers) = (Watchdog::default(), workers([false, true]));
-        // The first look knows nothing yet.
+        // The first check has nothing to compare with.
         for look in 0..ENDED_AFTER {
             watchdog.look(&workers).unwrap();
             assert_eq!(watchdog.all_alive(), look < REPORTED_AFTER);

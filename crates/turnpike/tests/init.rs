@@ -1,4 +1,4 @@
-//! `turnpike init` from the command line.
+//! Tests of `turnpike init` from the command line.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn a_configuration_is_written_from_flags_and_nothing_is_replaced() {
     let secret = directory.join("secret");
     let init = |more: &[&str]| run(&[&["init", "--output", path(&file)], more].concat());
 
-    // Standard input is no terminal.
+    // Standard input is not a terminal here.
     let missing = init(&["--realm", "example.org"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(stderr(&missing).contains("--auth missing"), "{missing:?}");
@@ -53,13 +53,13 @@ fn a_configuration_is_written_from_flags_and_nothing_is_replaced() {
     let out = init(&flags);
     assert!(out.status.success(), "{out:?}");
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    // The mode is for any umask that lets the group read.
+    // The umask may remove the group's read access.
     assert_eq!((mode(&file) & !0o040, mode(&secret)), (0o600, 0o600));
     let key = std::fs::read_to_string(&secret).unwrap();
     assert_eq!(key.len(), 45, "32 bytes in base64, and a line end");
     assert!(!format!("{out:?}").contains(key.trim()));
     assert!(stdout(&out).contains(&format!("turnpike check {} --host", path(&file))), "{out:?}");
-    // The next commands work as printed.
+    // The printed commands work.
     let text = stdout(&out);
     let line = text.lines().find(|line| line.contains("turnpike credentials")).unwrap();
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
@@ -72,7 +72,7 @@ fn a_configuration_is_written_from_flags_and_nothing_is_replaced() {
     let again = init(&flags);
     assert_eq!(again.status.code(), Some(2));
     assert!(stderr(&again).contains("exists") && stderr(&again).contains("--output"), "{again:?}");
-    // Nor is a secret that an application has already.
+    // An application's existing secret is not replaced either.
     std::fs::remove_file(&file).unwrap();
     assert!(stderr(&init(&flags)).contains("secret exists"));
     assert!(!file.exists());

@@ -1,5 +1,5 @@
-//! `turnpike tune` on a real kernel, in a network namespace of the test's own: only values that
-//! belong to the namespace or to its veth are ever changed.
+//! Tests of `turnpike tune` on a real kernel, in a separate network namespace. Only values of the
+//! namespace or of its veth are changed.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -8,21 +8,24 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use test_support::require;
 
-/// The veth of the test, in its own namespace.
+/// Name of the test's veth in its namespace.
 const VETH: &str = "tune0";
 
-/// Ports that somebody reserved before.
+/// Ports that were reserved before the test.
 const RESERVED: &str = "8080,9148-9150";
 
-/// A network namespace with a veth, with a /sys that shows it and an /etc/sysctl.d of its own. It
-/// ends with its one process.
+/// Network namespace with a veth, a /sys of the namespace, and a separate /etc/sysctl.d. The
+/// namespace is removed when its process exits.
 struct Namespace {
     process: Child,
     directory: PathBuf,
 }
 
 impl Namespace {
-    /// Makes one; otherwise the reason why there can be none.
+    /// Creates a namespace.
+    ///
+    /// # Errors
+    /// Namespaces are unavailable. The error is the reason.
     fn new(name: &str) -> Result<Self, String> {
         let setup = format!(
             "mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs /etc/sysctl.d && ip link add {VETH} type veth peer name tune1 && \
@@ -54,7 +57,7 @@ impl Namespace {
         self.directory.join("tune.json")
     }
 
-    /// Runs something inside.
+    /// Runs a command inside the namespace.
     fn run(&self, arguments: &[&str]) -> Output {
         let process = self.process.id().to_string();
         let mut command = Command::new("nsenter");
@@ -65,7 +68,7 @@ impl Namespace {
         command.output().unwrap()
     }
 
-    /// Runs `turnpike tune`, for the items that belong to the namespace alone.
+    /// Runs `turnpike tune`, only for items that belong to the namespace.
     fn tune(&self, arguments: &[&str]) -> Output {
         let ours = ["--only", "net.ipv4.ip_local_reserved_ports", "--only", "rps"];
         let state = self.state();
@@ -106,7 +109,7 @@ impl Drop for Namespace {
     }
 }
 
-/// The namespace, or none after saying why the test is skipped.
+/// Returns the namespace. Without one, reports why the test is skipped, and returns `None`.
 fn namespace(test: &str) -> Option<Namespace> {
     require(Namespace::new(test))
 }
@@ -180,7 +183,8 @@ fn a_namespace_may_not_change_the_machine() {
         let items = check["items"].as_array().unwrap();
         items.iter().find(|item| item["name"] == name).unwrap_or_else(|| panic!("{name}: {check}"))
     };
-    // The kernel shows this one to no namespace but the first, and of some others only the value.
+    // The kernel shows this value only in the first namespace, and shows some others without their
+    // limits.
     assert_eq!(find("net.core.netdev_max_backlog")["status"], "cannot");
     assert_ne!(find("net.core.rmem_max")["status"], "advise");
     assert_eq!(find("channels")["status"], "cannot");

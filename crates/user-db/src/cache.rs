@@ -1,4 +1,4 @@
-//! Valid answers of a store. Bounded; knows no clock.
+//! Bounded cache of a store's answers. The caller provides the time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crate::limits::{CACHE_KNOWN_MAX, CACHE_UNKNOWN_MAX};
 use crate::store::{UserQuery, UserRecord};
 
-/// Key of a look-up.
+/// Key of a cached look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) realm: Arc<str>,
     pub(crate) user: UserQuery,
 }
 
-/// Users that exist, and names without a user, apart from each other.
+/// Cache of users that exist, and separately of names without a user.
 #[derive(Debug)]
 pub(crate) struct Cache {
     known: Generations<Question, UserRecord>,
@@ -24,12 +24,12 @@ pub(crate) struct Cache {
     times: Times,
 }
 
-/// Times that answers are good for.
+/// Validity times of cached answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// A user.
+    /// Validity of a user.
     pub(crate) known_for: Duration,
-    /// A name without a user.
+    /// Validity of a name without a user.
     pub(crate) unknown_for: Duration,
 }
 
@@ -42,12 +42,13 @@ impl Cache {
         }
     }
 
-    /// Sets the times, for old answers as well.
+    /// Sets the validity times, also for existing answers.
     pub(crate) fn set_times(&mut self, times: Times) {
         self.times = times;
     }
 
-    /// `None`: the store has to look. `Some(None)`: there is no such user.
+    /// Returns a valid answer. `None`: the store must be queried. `Some(None)`: no such user
+    /// exists.
     pub(crate) fn find(&mut self, now: Instant, question: &Question) -> Option<Option<UserRecord>> {
         if let Some(user) = self.known.find(now, question, self.times.known_for) {
             return Some(Some(user));
@@ -55,7 +56,8 @@ impl Cache {
         self.unknown.find(now, question, self.times.unknown_for).map(|()| None)
     }
 
-    /// A user whom the store has confirmed within `within`: for a store that fails.
+    /// Returns a user whom the store has confirmed within the last `within`, for use while the
+    /// store fails.
     pub(crate) fn last_known(
         &mut self,
         now: Instant,
@@ -78,12 +80,12 @@ impl Cache {
         }
     }
 
-    /// The last record of a user, of any age.
+    /// Returns the last record of a user, of any age.
     pub(crate) fn kept(&self, question: &Question) -> Option<&UserRecord> {
         self.known.peek(question)
     }
 
-    /// Returns true if the last answer, of any age, was that there is no such user.
+    /// Returns true if the last answer, of any age, was that no such user exists.
     pub(crate) fn is_unknown(&self, question: &Question) -> bool {
         self.unknown.peek(question).is_some()
     }
@@ -94,23 +96,25 @@ impl Cache {
         self.unknown.forget(question);
     }
 
-    /// Takes no answer from before for good any more: users have changed. They stay the last known
-    /// ones.
+    /// Invalidates all earlier answers, because users have changed. The answers remain available as
+    /// the last known ones.
     pub(crate) fn outdate(&mut self) {
         self.known.era += 1;
         self.unknown.era += 1;
     }
 }
 
-/// A bounded map that evicts entries that were not used since the map last filled up by half: two
-/// maps, of which the younger one is filled; when it is full it becomes the older one, and the
-/// older one is dropped. Eviction searches and sorts nothing.
+/// Bounded map that evicts entries not used since the map last became half full.
+///
+/// The map consists of two maps, and new entries are added to the younger map. When the younger map
+/// is full, it replaces the older map, and the older entries are dropped. Eviction therefore needs
+/// no search or sorting.
 #[derive(Debug)]
 struct Generations<K, V> {
     young: HashMap<K, Entry<V>>,
     old: HashMap<K, Entry<V>>,
     half: usize,
-    /// Number of times that all entries became outdated.
+    /// Number of invalidations of all entries.
     era: u64,
 }
 
@@ -138,13 +142,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Generations<K, V> {
         (entry.era == era && entry.is_good(now, good_for)).then(|| entry.value.clone())
     }
 
-    /// The last value, though it may be outdated.
+    /// Returns the last value, even if invalidated.
     fn last(&mut self, now: Instant, key: &K, good_for: Duration) -> Option<V> {
         let entry = self.used(key)?;
         entry.is_good(now, good_for).then(|| entry.value.clone())
     }
 
-    /// An entry that is asked for, and stays: if too old, it may be the last that is known.
+    /// Returns a requested entry, and retains it: an entry that is too old may be the last known
+    /// answer.
     fn used(&mut self, key: &K) -> Option<&Entry<V>> {
         if let Some(entry) = self.old.remove(key) {
             self.put(key.clone(), entry);
@@ -181,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_good_until_its_time_is_over() {
-        let begin = Instant::now(); // any instant: only differences count
+        let begin = Instant::now(); // any instant: only differences matter
         let times =
             Times { known_for: Duration::from_secs(60), unknown_for: Duration::from_secs(10) };
         let mut cache = Cache::new(times);

@@ -1,6 +1,6 @@
-//! Users in coturn's own layout, in a database server that coturn may use at the same time: a
-//! realm, a name, and the MD5 key in hexadecimal digits. It has neither SHA-256 keys, nor USERHASH,
-//! nor a limit of allocations.
+//! Users in coturn's layout, in a database that coturn may use concurrently: a realm, a name, and
+//! the MD5 key in hexadecimal digits. The layout has neither SHA-256 keys, nor USERHASH, nor a
+//! limit of allocations.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,50 +17,50 @@ use crate::store::{
 };
 use crate::table::{Row, Table};
 
-/// Result of a call to the server.
+/// Result of a call to the database.
 pub(crate) type Called<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// A database with coturn's layout. Calls run within a tokio runtime, and any number at a time.
+/// Database with coturn's layout. Calls run within a tokio runtime, and any number concurrently.
 pub(crate) trait CoturnDatabase: Send + Sync + 'static {
-    /// Maximum number of look-ups at the same time, as in [`UserReader::concurrent_max`].
+    /// Returns the maximum number of concurrent look-ups, as in [`UserReader::concurrent_max`].
     fn concurrent_max(&self) -> usize {
         IN_FLIGHT_MAX
     }
 
-    /// Stored key of a user. An unusable value is not an error of the database.
+    /// Returns the stored key of a user. An unusable value is not an error of the database.
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<StoredKey>>;
 
-    /// Adds a user; false when there is one.
+    /// Adds a user. Returns false if the user exists already.
     fn insert(self: Arc<Self>, user: Kept) -> Called<bool>;
 
-    /// Gives a user another key; false when there is none.
+    /// Replaces the key of a user. Returns false if the user does not exist.
     fn update(self: Arc<Self>, user: Kept) -> Called<bool>;
 
-    /// Deletes a user; false when there is none.
+    /// Deletes a user. Returns false if the user does not exist.
     fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool>;
 
-    /// Realms and names behind a position, in their order.
+    /// Returns the realms and names after a position, sorted by realm and name.
     fn list(self: Arc<Self>, page: Page) -> Called<Vec<(String, String)>>;
 
-    /// Realms with the number of their users, the largest first.
+    /// Returns the realms with their number of users, sorted by that number, the largest first.
     fn realms(self: Arc<Self>) -> Called<Vec<(String, u64)>>;
 
-    /// Rows of other tables, at most `limit` of each and one more.
+    /// Returns rows of other tables, at most `limit` + 1 of each.
     fn rows(self: Arc<Self>, tables: Vec<Table>, limit: u32) -> Called<Vec<(Table, Row)>>;
 
-    /// Adds a row, or replaces the one with its key.
+    /// Adds a row, or replaces the row with the same key.
     fn put(self: Arc<Self>, table: Table, row: Row) -> Called<()>;
 
-    /// Deletes the rows with these values of the first columns of the key.
+    /// Deletes the rows with these values of the first key columns.
     fn remove(self: Arc<Self>, table: Table, key: Row) -> Called<()>;
 
-    /// Listens to changes of users until the connection ends.
+    /// Listens to changes of users until the connection closes.
     ///
     /// # Errors
-    /// There is no connection.
+    /// The connection cannot be opened.
     fn hear(self: Arc<Self>, changes: Arc<Changes>) -> Heard;
 
-    /// Listens to changes of users until the runtime ends.
+    /// Listens to changes of users, with reconnections, until the runtime stops.
     fn listen(self: Arc<Self>, changes: Arc<Changes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(async move {
             let mut pause = Pause::new();
@@ -75,27 +75,27 @@ pub(crate) trait CoturnDatabase: Send + Sync + 'static {
     }
 }
 
-/// End of a connection that changes were heard on.
+/// Future that completes when a connection for reports of changes closes.
 pub(crate) type Heard = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Key in the row of a user, which may be anything: operators disable users by an unusable key.
+/// Key in the row of a user, which may be any value: operators disable users by an unusable key.
 #[derive(Debug)]
 pub(crate) struct StoredKey(Result<Secret<String>, &'static str>);
 
 /// Reason for a value of another type.
 pub(crate) const OF_ANOTHER_TYPE: &str = "the key is of another type than text";
 
-/// Reason for a value that is not there.
+/// Reason for a missing value.
 const NO_KEY: &str = "the key is NULL or empty";
 
 impl StoredKey {
-    /// A text in any encoding; `None` for NULL.
+    /// Creates a key from text in any encoding; `None` represents NULL.
     pub(crate) fn new(value: Option<&[u8]>) -> Self {
         let text = |bytes| Secret::new(String::from_utf8_lossy(bytes).into_owned());
         Self(value.map(text).ok_or(NO_KEY))
     }
 
-    /// A value without a text. `what` is the reason, for operators.
+    /// Creates a key for a value that is not text. `what` is the reason, for operators.
     pub(crate) const fn unusable(what: &'static str) -> Self {
         Self(Err(what))
     }
@@ -105,7 +105,7 @@ impl StoredKey {
     /// # Errors
     /// The value is unusable. The text is the reason, for operators.
     fn md5(&self) -> Result<Secret<[u8; 16]>, &'static str> {
-        // Padded where the column has a fixed width.
+        // The value is padded if the column has a fixed width.
         let text = self.0.as_ref().map_err(|what| *what)?.expose().trim_end();
         if text.is_empty() {
             return Err(NO_KEY);
@@ -114,12 +114,12 @@ impl StoredKey {
     }
 }
 
-/// A user as it is kept.
+/// User as stored in the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) realm: String,
     pub(crate) name: String,
-    /// 32 lower-case hexadecimal digits.
+    /// MD5 key, as 32 lower-case hexadecimal digits.
     pub(crate) key: Secret<String>,
 }
 
@@ -138,18 +138,18 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// A user has changed, or may have while nothing was heard.
+    /// Counts a change of a user, or a period without reports in which users may have changed.
     pub(crate) fn changed(&self) {
         self.revision.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says whether changes are reported from now on.
+    /// Sets whether the database currently reports changes.
     pub(crate) fn report(&self, reported: bool) {
         self.reported.store(reported, Ordering::Relaxed);
     }
 }
 
-/// Look-ups in a database server.
+/// Look-ups in a database with coturn's layout.
 pub(crate) struct CoturnReader {
     users: Arc<dyn CoturnDatabase>,
     changes: Arc<Changes>,
@@ -165,7 +165,7 @@ impl CoturnReader {
 impl UserReader for CoturnReader {
     fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
         let UserQuery::Name(name) = user else {
-            // The layout has names only; the server does not announce USERHASH with it.
+            // The layout has only names. The server does not announce USERHASH with this layout.
             return Box::pin(async { Ok(None) });
         };
         let key = Arc::clone(&self.users).key(realm.to_string(), name.to_string());
@@ -190,10 +190,10 @@ impl UserReader for CoturnReader {
     }
 }
 
-/// Changes and lists in a database server.
+/// Changes and lists in a database with coturn's layout.
 pub(crate) struct CoturnEditor {
     users: Arc<dyn CoturnDatabase>,
-    /// Taken when the editor is dropped.
+    /// Removed when the editor is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -203,23 +203,23 @@ impl CoturnEditor {
         Ok(Self { users, runtime: Some(runtime.map_err(StoreError::Threads)?) })
     }
 
-    /// Rows of a table, at most `limit` and one more.
+    /// Returns rows of a table, at most `limit` + 1.
     pub(crate) fn rows(&self, table: Table, limit: u32) -> Result<Vec<Row>, StoreError> {
         let rows = self.wait(|database| database.rows(vec![table], limit))?;
         Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 
-    /// Adds a row, or replaces the one with its key.
+    /// Adds a row, or replaces the row with the same key.
     pub(crate) fn put(&self, table: Table, row: Row) -> Result<(), StoreError> {
         self.wait(|database| database.put(table, row))
     }
 
-    /// Deletes the rows with these values of the first columns of the key.
+    /// Deletes the rows with these values of the first key columns.
     pub(crate) fn remove(&self, table: Table, key: Row) -> Result<(), StoreError> {
         self.wait(|database| database.remove(table, key))
     }
 
-    /// Waits for a call, in a thread of its own: the caller may be within another runtime.
+    /// Waits for a call on a separate thread, because the caller may be within another runtime.
     fn wait<T: Send>(
         &self,
         call: impl FnOnce(Arc<dyn CoturnDatabase>) -> Called<T> + Send,
@@ -240,8 +240,8 @@ impl CoturnEditor {
 }
 
 impl Drop for CoturnEditor {
-    /// Does not wait for connections: the caller may be within another runtime, where nothing may
-    /// block.
+    /// Shuts down without a wait for connections. The caller may be within another runtime, where
+    /// blocking is forbidden.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -265,7 +265,7 @@ impl UserEditor for CoturnEditor {
             return Ok(true);
         }
         let kept = Kept::of(user);
-        // Another command may have added it in between: its key is replaced as well.
+        // Another command may have added the user in between. Replace that key as well.
         Ok(!self.wait(|users| users.insert(kept))? && self.set_keys(user)?)
     }
 
@@ -307,7 +307,7 @@ impl UserEditor for CoturnEditor {
         self.wait(CoturnDatabase::realms)
     }
 
-    /// Every user of this layout has an MD5 key only: the database need not be asked.
+    /// Returns true without a query: every user of this layout has only an MD5 key.
     fn has_md5_only(&mut self, _realm: &str) -> Result<bool, StoreError> {
         Ok(true)
     }
@@ -326,12 +326,12 @@ fn record(realm: &str, name: Arc<str>, key: &StoredKey) -> Result<UserRecord, St
     }
 }
 
-/// Lower-case hexadecimal digits.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits of either case.
+/// Parses 32 hexadecimal digits of either case.
 pub(crate) fn unhex(text: &str) -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -343,8 +343,8 @@ pub(crate) fn unhex(text: &str) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-/// Pauses between attempts to reach a server that does not answer: doubled from the first to the
-/// last.
+/// Pauses between attempts to reach a server that does not respond. Each pause is twice the
+/// previous, up to a maximum.
 #[derive(Debug)]
 pub(crate) struct Pause(Duration);
 
@@ -353,7 +353,7 @@ impl Pause {
         Self(crate::limits::PAUSE_MIN)
     }
 
-    /// The next pause.
+    /// Returns the next pause.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(crate::limits::PAUSE_MAX);
@@ -361,7 +361,7 @@ impl Pause {
     }
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

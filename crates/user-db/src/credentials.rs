@@ -1,32 +1,32 @@
-//! Generated credentials.
+//! Generation of user names and passwords.
 
 use turn_types::Secret;
 
-/// Small letters and digits without i, l, 0 and 1, which are taken for others: safe in URLs,
-/// shells, INI files and over the telephone. 32 of them, so that five random bits pick one without
-/// bias.
+/// Symbols of generated credentials: lower-case letters and digits, without the easily confused i,
+/// l, 0 and 1. All symbols are safe in URLs, shells and INI files, and unambiguous over the
+/// telephone. With 32 symbols, five random bits select one without bias.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnopqrstuvwxyz23456789";
 
-/// 26 symbols are 130 bits, above the 128 that cannot be brute-forced.
+/// Number of symbols in a password: 130 bits, above the 128 that cannot be brute-forced.
 const PASSWORD_SYMBOLS: usize = 26;
 
-/// 10 symbols are 50 bits: enough that two names do not meet.
+/// Number of symbols in a name: 50 bits, enough to avoid duplicate names.
 const NAME_SYMBOLS: usize = 10;
 
-/// A name and a password from the operating system's randomness.
+/// Name and password from the operating system's randomness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// `user-` and ten symbols.
+    /// Name: `user-` and ten symbols.
     pub name: String,
-    /// 130 bits in 26 symbols.
+    /// Password: 26 symbols with 130 random bits.
     pub password: Secret<String>,
 }
 
 impl Credentials {
-    /// Generates both.
+    /// Generates a name and a password.
     ///
     /// # Errors
-    /// When the operating system has no randomness to give, which stops nearly everything else too.
+    /// The operating system cannot provide randomness. Most other functions would fail then, too.
     pub fn generate() -> Result<Self, getrandom::Error> {
         Ok(Self {
             name: format!("user-{}", symbols::<NAME_SYMBOLS>()?),

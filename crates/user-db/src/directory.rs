@@ -1,28 +1,28 @@
-//! Answers the workers' look-ups: from a cache that workers may read without a thread in between,
-//! otherwise by a thread that keeps many look-ups of the store in flight, each key once, each with
-//! a deadline. A store that hangs is answered with [`Answer::Unavailable`] at the deadline, and no
-//! worker waits for it.
+//! Look-ups of users for the workers. Workers read a cache directly, without a context switch. For
+//! other look-ups, a thread queries the store: many look-ups are in flight, each with a deadline,
+//! and each key only once. If the store hangs, the answer is [`Answer::Unavailable`] at the
+//! deadline. Workers never wait for the store.
 //!
-//! The number in flight follows the times of the store's answers ([`Window`]), so that no long
-//! queue is in the store. Further look-ups wait in two queues: look-ups for clients with an
-//! allocation precede others. Recent look-ups of clients and networks sort each queue: a flood of
-//! names from one network delays no other network. A look-up dropped for lack of space or time gets
-//! [`Answer::Overloaded`].
+//! The number of look-ups in flight follows the response times of the store ([`Window`]), which
+//! keeps the store's queue short. Further look-ups wait in two queues: look-ups for clients with an
+//! allocation precede others. Each queue is sorted by the recent look-ups of clients and networks.
+//! A flood of names from one network does not delay other networks. A look-up dropped for lack of
+//! space or time gets [`Answer::Overloaded`].
 //!
-//! A change made by another process (`turnpike user add`) is seen by the first look-up that comes
-//! half a second or more after the last check for changes ([`DirectoryOptions::changes_after`]); a
-//! look-up that is in flight then is repeated. Of a store that reports no changes, answers are good
-//! for [`DirectoryOptions::unreported_for`]. The allocations of a deleted user end at their next
-//! refresh; `turnpike session end ID` ends them sooner.
+//! The directory checks for changes by other processes (`turnpike user add`) at most every half
+//! second ([`DirectoryOptions::changes_after`]), triggered by a look-up. A change invalidates the
+//! cache, and look-ups in flight are repeated. If the store does not report changes, answers are
+//! valid for [`DirectoryOptions::unreported_for`]. The allocations of a deleted user expire at
+//! their next refresh; `turnpike session end ID` closes them sooner.
 //!
-//! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`]
-//! is served without a wait; one look-up at a time tries the store again, each
-//! [`DirectoryOptions::probe_every`] also without look-ups. An unusable row is not a failure of
-//! the store: its user is refused ([`Answer::Unusable`]). A store that answers other look-ups does
-//! not fail: a missed deadline is overload then.
+//! While the store fails, a user confirmed within [`DirectoryOptions::last_known_for`] is served
+//! without a wait. One look-up at a time tests the store again: after a request for such a user,
+//! and otherwise every [`DirectoryOptions::probe_every`]. An unusable row is not a store failure:
+//! only that user is refused ([`Answer::Unusable`]). A store that answers other look-ups is not
+//! failing either: a missed deadline then means overload.
 //!
-//! An operator's order about a user makes the directory forget the user ([`Directory::forget`]). An
-//! answer from before the order is never delivered.
+//! After an operator's order about a user, the directory forgets the user ([`Directory::forget`]).
+//! No answer from before the order is delivered afterwards.
 
 mod answers;
 mod changes;
@@ -54,19 +54,19 @@ use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 /// Answer to a look-up.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The user.
+    /// The user exists.
     Known(UserRecord),
-    /// The store failed. The user as the store has last confirmed it.
+    /// The store failed. The user is as the store has last confirmed it.
     LastKnown(UserRecord),
-    /// There is no such user.
+    /// No such user exists.
     Unknown,
-    /// The row of the user is unusable, and the user is refused. The store works. Until the next
-    /// look-up of the store, the user is [`Unknown`](Self::Unknown).
+    /// The row of the user is unusable, and the user is refused. The store works. Until the store
+    /// is queried again, the user is [`Unknown`](Self::Unknown).
     Unusable(Arc<StoreError>),
     /// The store failed, or missed the deadline.
     Unavailable(Arc<StoreError>),
-    /// The store failed, and has not confirmed the user since its last refusal or the last call of
-    /// [`Directory::forget`]: earlier keys are not valid.
+    /// The store failed, and earlier keys of the user are not valid. The store has not confirmed
+    /// the user since its last refusal or the last call of [`Directory::forget`].
     Unconfirmed(Arc<StoreError>),
     /// Too many look-ups wait, or the store answered only other look-ups in time.
     Overloaded,
@@ -81,33 +81,33 @@ pub struct LookupClient {
     pub has_allocation: bool,
 }
 
-/// State of a store, as look-ups find it.
+/// Health of a store, as observed by look-ups.
 #[derive(Clone, Debug)]
 pub enum Health {
-    /// A look-up failed: last known users go on, others cannot log in.
+    /// A look-up failed. Last known users are served, and others cannot log in.
     Failing(Arc<StoreError>),
-    /// A look-up succeeded behind one that failed.
+    /// A look-up succeeded after a failure.
     Recovered,
 }
 
 /// Times of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryOptions {
-    /// Interval of checks for changes.
+    /// Minimum interval between checks for changes.
     pub changes_after: Duration,
-    /// Time that a user is good for without another look at the store.
+    /// Validity of a user without another query of the store.
     pub known_for: Duration,
-    /// Time that a name without a user is good for.
+    /// Validity of a name without a user.
     pub unknown_for: Duration,
-    /// Both times, while the store does not report changes.
+    /// Both validity times, while the store does not report changes.
     pub unreported_for: Duration,
-    /// Time that a user is good for while the store fails.
+    /// Validity of a user while the store fails.
     pub last_known_for: Duration,
     /// Deadline of each call to the store.
     pub store_within: Duration,
-    /// Longest wait for a call to the store.
+    /// Maximum wait of a look-up for a call to the store.
     pub queued_within: Duration,
-    /// Pause between probes of a store that fails.
+    /// Pause between probes of a failing store.
     pub probe_every: Duration,
 }
 
@@ -117,7 +117,7 @@ impl Default for DirectoryOptions {
             changes_after: Duration::from_millis(500),
             known_for: Duration::from_secs(60),
             unknown_for: Duration::from_secs(10),
-            // A user whom another server adds or deletes is known within a second, with the
+            // A user added or deleted by another server is detected within a second, including the
             // look-up.
             unreported_for: Duration::from_millis(500),
             last_known_for: Duration::from_secs(3600),
@@ -138,9 +138,9 @@ impl DirectoryOptions {
     }
 }
 
-/// Users, looked up in the background. `T` is the caller's ticket, returned with the answer.
+/// Background look-ups of users. `T` is the caller's ticket, returned with the answer.
 pub struct Directory<T> {
-    /// Dropped to end the thread.
+    /// Dropped to stop the thread.
     queue: Option<mpsc::Sender<Job<T>>>,
     thread: Option<JoinHandle<()>>,
     answers: Arc<Answers>,
@@ -155,11 +155,11 @@ struct Job<T> {
 }
 
 impl<T: Send + 'static> Directory<T> {
-    /// Starts the thread, which passes each answer to `deliver`. That must not block: all answers
-    /// behind it would wait.
+    /// Starts the thread, which passes each answer to `deliver`. That function must not block,
+    /// because all later answers would wait.
     ///
     /// # Errors
-    /// The system has no thread or descriptor left.
+    /// The system cannot start a thread, or has no file descriptor left.
     pub fn start(
         reader: Box<dyn UserReader>,
         options: DirectoryOptions,
@@ -168,11 +168,12 @@ impl<T: Send + 'static> Directory<T> {
         Self::start_with_health(reader, options, deliver, |_| {})
     }
 
-    /// As [`Directory::start`]; the thread passes each failure of a look-up, and the end of
-    /// failures, to `report`, which must not block, either.
+    /// Starts the thread, as [`Directory::start`], with reports about the store. The thread passes
+    /// the failure of a look-up, and the recovery, to `report`. That function must not block,
+    /// either.
     ///
     /// # Errors
-    /// As [`Directory::start`].
+    /// Fails for the reasons of [`Directory::start`].
     pub fn start_with_health(
         reader: Box<dyn UserReader>,
         options: DirectoryOptions,
@@ -185,7 +186,7 @@ impl<T: Send + 'static> Directory<T> {
             kept: Mutex::new(KnownUsers { cache, changes: Changes::default(), checked: None }),
             changes_after: options.changes_after,
         });
-        // A store without space for a look-up would answer none.
+        // A store with a limit of zero would never answer.
         let in_flight_max = reader.concurrent_max().clamp(1, IN_FLIGHT_MAX);
         let lookups = Lookups {
             reader,
@@ -213,8 +214,10 @@ impl<T: Send + 'static> Directory<T> {
         Ok(Self { queue: Some(queue), thread: Some(thread), answers })
     }
 
-    /// The cached answer: `Some(None)` when there is no such user, `None` when the store has to
-    /// look ([`find`](Self::find)). Never blocks: while the thread writes an answer, none is known.
+    /// Returns the cached answer. `Some(None)`: no such user exists. `None`: the store must be
+    /// queried ([`find`](Self::find)).
+    ///
+    /// Never blocks: returns `None` while the thread updates the cache.
     #[must_use]
     pub fn known(&self, realm: &Arc<str>, user: &UserQuery) -> Option<Option<UserRecord>> {
         let now = Instant::now();
@@ -226,16 +229,16 @@ impl<T: Send + 'static> Directory<T> {
         kept.cache.find(now, &question)
     }
 
-    /// Looks a user up; the answer is delivered with `ticket`. Never blocks: false when the thread
-    /// takes no more look-ups.
+    /// Looks up a user. The answer is delivered with `ticket`. Never blocks. Returns false if the
+    /// thread accepts no more look-ups.
     pub fn find(&self, ticket: T, client: LookupClient, realm: Arc<str>, user: UserQuery) -> bool {
         let question = Question { realm, user };
         let job = Job { ticket, client, question, asked: Instant::now() };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
     }
 
-    /// Forgets a user whom an operator has changed: the cached answer, and the user as last
-    /// confirmed. Look-ups of the user that started before are repeated.
+    /// Forgets a user whom an operator has changed: the cached answer, and the last confirmed
+    /// record. Look-ups of the user that started before are repeated.
     pub fn forget(&self, realm: &str, name: &str) {
         let realm: Arc<str> = realm.into();
         let by_hash = userhash(name, &realm).ok().map(UserQuery::Hash);
@@ -250,14 +253,14 @@ impl<T: Send + 'static> Directory<T> {
 }
 
 impl<T> Directory<T> {
-    /// Number of changes of the set of [unconfirmed](Self::unconfirmed) users.
+    /// Returns the number of changes to the set of [unconfirmed](Self::unconfirmed) users.
     #[must_use]
     pub fn unconfirmed_revision(&self) -> u64 {
         self.answers.lock().changes.revision()
     }
 
-    /// Users whom an operator has changed, or the store has refused, since the store's last
-    /// confirmation, with their realms: a user by name and by hash.
+    /// Returns the unconfirmed users with their realms: each user by name and by hash. An operator
+    /// has changed these users, or the store has refused them, since the store's last confirmation.
     #[must_use]
     pub fn unconfirmed(&self) -> Vec<(Arc<str>, UserQuery)> {
         let kept = self.answers.lock();
@@ -265,7 +268,7 @@ impl<T> Directory<T> {
         users.map(|question| (question.realm, question.user)).collect()
     }
 
-    /// Takes users for unconfirmed, as another process knew them.
+    /// Marks users as unconfirmed, as exported by another process.
     pub fn distrust(&self, users: impl IntoIterator<Item = (Arc<str>, UserQuery)>) {
         let mut kept = self.answers.lock();
         for (realm, user) in users {
@@ -275,7 +278,7 @@ impl<T> Directory<T> {
 }
 
 impl<T> Drop for Directory<T> {
-    /// Answers the queued look-ups, and ends the thread.
+    /// Finishes the queued look-ups, and stops the thread.
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
@@ -291,7 +294,7 @@ impl<T> fmt::Debug for Directory<T> {
     }
 }
 
-/// State of the thread.
+/// State of the directory's thread.
 struct Lookups<T, D> {
     reader: Box<dyn UserReader>,
     deliver: D,
@@ -302,12 +305,12 @@ struct Lookups<T, D> {
     revision: Option<u64>,
     /// Epoch of the queues.
     started: Instant,
-    /// Look-ups that wait: of clients with an allocation, and of others.
+    /// Waiting look-ups: of clients with an allocation, and of others.
     queues: [FairQueue<Job<T>>; 2],
-    /// Tickets by the key that they wait for: a key is in flight once.
+    /// Waiting tickets by look-up key. Each key is in flight only once.
     waiting: HashMap<Question, Vec<T>>,
     waiting_tickets: usize,
-    /// Keys that wait for the check for changes, while there is one.
+    /// Keys that wait for the check for changes. `None` if no check is in progress.
     checking: Option<Vec<Question>>,
     /// Time of the last look-up with an answer.
     answered: Option<Instant>,
@@ -318,7 +321,7 @@ struct Lookups<T, D> {
     window: Window,
 }
 
-/// A finished call to the store. `after` is the number of changes before the call.
+/// Finished call to the store. `after` is the number of changes before the call.
 enum Done {
     Revision(Result<u64, StoreError>),
     User {
@@ -328,7 +331,7 @@ enum Done {
         asked: Instant,
         found: Result<Option<UserRecord>, StoreError>,
     },
-    /// Late look-up.
+    /// Look-up that missed its deadline.
     Late {
         question: Question,
         after: ChangeCount,
@@ -341,7 +344,7 @@ enum Done {
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job<T>>) {
         loop {
-            // All received look-ups are sorted before the next is taken.
+            // All received look-ups are sorted before the next look-up is taken.
             for _ in 0..QUEUE_MAX {
                 let Ok(job) = jobs.try_recv() else { break };
                 self.queue(job);
@@ -386,7 +389,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Takes queued look-ups while more may be in flight.
+    /// Starts queued look-ups, up to the maximum number in flight.
     fn take_queued(&mut self) {
         while self.waiting.len() < self.window.size() && self.waiting_tickets < QUEUE_MAX {
             let Some(job) = self.queues.iter_mut().find_map(FairQueue::pop) else { return };
@@ -409,8 +412,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         if let Some(parked) = &mut self.checking {
             parked.extend(is_first.then_some(question));
         } else if self.answers.lock().is_stale(now, self.options.changes_after) {
-            // A ticket that joins a look-up in flight does not take an answer from before a change,
-            // either.
+            // This also covers a ticket that joins a look-up in flight: an answer from before a
+            // change is not accepted.
             self.checking = Some(is_first.then_some(question).into_iter().collect());
             let revision = within(self.options.store_within, self.reader.revision());
             self.in_flight.spawn(async { Done::Revision(revision.await) });
@@ -419,7 +422,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Answers from the cache, or calls the store.
+    /// Answers from the cache, or queries the store.
     fn look_up(&mut self, now: Instant, question: Question) {
         let known = self.answers.lock().cache.find(now, &question);
         if let Some(known) = known {
@@ -429,7 +432,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             self.answer(&question, Answer::LastKnown(user));
             return self.probe(question);
         }
-        // It tests the store, and replaces a probe.
+        // The look-up tests the store, and replaces a probe.
         self.put_off_probe();
         let within = self.options.store_within;
         let after = self.answers.lock().changes.count();
@@ -443,7 +446,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         });
     }
 
-    /// Keeps an answer of the store; returns false when it is from before a change.
+    /// Stores an answer of the user store. Returns false if the answer precedes a change.
     fn keep(
         &mut self,
         now: Instant,
@@ -478,7 +481,8 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 }
                 self.missed(now, &question, asked);
             }
-            // No task is cancelled, so it is a panic of the store, and an answer would be missing.
+            // No task is cancelled, so this is a panic of the store, and an answer would be
+            // missing.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
@@ -503,7 +507,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Goes on after a check for changes.
+    /// Continues after a check for changes.
     fn checked(&mut self, now: Instant, revision: Result<u64, StoreError>) {
         let parked = self.checking.take().unwrap_or_default();
         match revision {
@@ -519,8 +523,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
                 drop(kept);
                 parked.into_iter().for_each(|question| self.look_up(now, question));
             }
-            // The last known users rather than none, until the next check; others fail with the
-            // store.
+            // Last known users are served until the next check. Other look-ups fail with the store.
             Err(_) => {
                 self.answers.lock().checked = Some(now);
                 parked.into_iter().for_each(|question| self.look_up(now, question));
@@ -536,7 +539,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     }
 }
 
-/// A call to the store with its deadline.
+/// Adds a deadline to a call to the store.
 async fn within<V>(deadline: Duration, lookup: Lookup<V>) -> Result<V, StoreError> {
     let late = StoreError::TimedOut { within: deadline };
     timeout(deadline, lookup).await.unwrap_or(Err(late))

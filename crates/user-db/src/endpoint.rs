@@ -1,8 +1,8 @@
-//! Hosts that a driver connects to, as its own parsed configuration names them.
+//! Hosts that a database driver connects to, taken from the driver's parsed configuration.
 
 use std::net::IpAddr;
 
-/// Place that a connection leads to.
+/// Endpoint of a database connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     /// Unix socket.
@@ -12,14 +12,14 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Endpoint of a host name or IP address; an IPv6 address may have brackets.
+    /// Creates the endpoint of a host name or IP address. An IPv6 address may have brackets.
     pub(crate) fn host(name: &str) -> Self {
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         Self::Host(bare.to_owned())
     }
 
-    /// Returns the host if packets to it leave this host. A name that is not `localhost` does: what
-    /// it resolves to may change.
+    /// Returns the host if packets to the endpoint leave this host. Any name except `localhost` is
+    /// treated as remote, because the addresses of a name may change.
     pub(crate) fn elsewhere(&self) -> Option<&str> {
         match self {
             Self::Socket => None,

@@ -1,19 +1,19 @@
-//! Two stores of users, of which the first has precedence.
+//! Two stores of users, the first of which has precedence.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
-/// Users of a first store, and those of a second whom the first does not have. A failure of either
-/// is one of both.
+/// Reader that queries a second store for users missing in a first store. A look-up fails if a
+/// queried store fails. The revision fails if either store fails.
 pub struct Layered {
     first: Box<dyn UserReader>,
     second: Box<dyn UserReader>,
     revisions: Arc<Mutex<Revisions>>,
 }
 
-/// Last revisions of both stores, and the number of different ones so far.
+/// Last revisions of both stores, and the number of distinct pairs so far.
 #[derive(Debug, Default)]
 struct Revisions {
     last: Option<(u64, u64)>,
@@ -21,7 +21,7 @@ struct Revisions {
 }
 
 impl Layered {
-    /// Looks users up in `first`, and then in `second`.
+    /// Creates a reader that looks up users in `first`, and then in `second`.
     #[must_use]
     pub fn new(first: Box<dyn UserReader>, second: Box<dyn UserReader>) -> Self {
         Self { first, second, revisions: Arc::default() }
@@ -76,7 +76,7 @@ mod tests {
     use crate::error::StoreError;
     use crate::store::NewUser;
 
-    /// A store with one user.
+    /// Store with one user.
     struct One(&'static str, u32, Arc<AtomicU64>);
 
     impl UserReader for One {
@@ -122,7 +122,7 @@ mod tests {
         let both = Layered::new(store("ann", 1, &one), store("bob", 2, &two));
         let first = both.revision().await.unwrap();
         assert_eq!(both.revision().await.unwrap(), first);
-        // A sum would be the same.
+        // The sum of both revisions would not change.
         one.store(2, Ordering::Relaxed);
         two.store(6, Ordering::Relaxed);
         assert_ne!(both.revision().await.unwrap(), first);

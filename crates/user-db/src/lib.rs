@@ -1,16 +1,23 @@
-//! Users and their long-term keys: back ends behind two traits, with a cache.
+//! Users and their long-term keys: database back ends with common traits, and a cache.
 //!
-//! Invariants: a password is never stored, only the keys made from it (RFC 8489 §9.2.2), and a key
-//! never appears in an error or a log line. Every look-up of a worker is answered within a deadline
-//! or refused at once, never kept without bound.
+//! Invariants:
 //!
-//! - A back end has a [`UserReader`] (asynchronous look-ups, for the server) and a [`UserEditor`]
-//!   (changes and lists, for commands). [`SqliteReader`] and [`SqliteStore`] need nothing
-//!   installed. [`server_reader`] and [`server_editor`] use coturn's own layout in PostgreSQL,
-//!   MySQL, MariaDB, Redis or MongoDB, each a cargo feature and a file, or in coturn's SQLite file.
-//! - [`TableWatch`] reads the other tables of that layout (secrets, realms, rules for peers, keys
-//!   of tokens).
-//! - [`Directory`] answers the workers from a reader, through a cache that notices changes by other
+//! - A password is never stored, only the keys derived from it (RFC 8489 §9.2.2).
+//! - A key never appears in an error or a log line.
+//! - Every look-up of a worker gets a response within a deadline, or is refused immediately. No
+//!   queue is unbounded.
+//!
+//! Parts:
+//!
+//! - Each back end has a [`UserReader`] (asynchronous look-ups, for the server) and a
+//!   [`UserEditor`] (changes and lists, for commands).
+//! - [`SqliteReader`] and [`SqliteStore`] need no installed database.
+//! - [`server_reader`] and [`server_editor`] use coturn's layout in PostgreSQL, MySQL, MariaDB,
+//!   Redis or MongoDB, or in coturn's SQLite file. Each database server is a cargo feature and a
+//!   source file.
+//! - [`TableWatch`] reads the other tables of coturn's layout (secrets, realms, rules for peers,
+//!   keys of tokens).
+//! - [`Directory`] answers the workers from a reader, through a cache that detects changes by other
 //!   processes.
 //! - [`Credentials`] generates a name and a password that cannot be guessed.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Coturn's collections in MongoDB. It reports changes to members of replica sets alone, and not to
-//! all users, so that answers are good for a short time only.
+//! Coturn's collections in MongoDB. MongoDB reports changes only in replica sets, and only to users
+//! with sufficient rights. Answers are therefore valid only for a short time.
 
 mod places;
 
@@ -28,13 +28,13 @@ use crate::table::{Row, Table};
 /// Collection of users: `realm`, `name`, `hmackey`.
 const USERS: &str = "turnusers_lt";
 
-/// The database where the URL names none, as in coturn.
+/// Default database if the URL names none, as in coturn.
 const DATABASE: &str = "turn";
 
-/// Code of an insertion that meets its like in a unique index.
+/// Error code of an insertion that violates a unique index.
 const DUPLICATE: i32 = 11_000;
 
-/// Endpoints of the driver's connections, as it reads them from a URL.
+/// Returns the endpoints of the driver's connections, as the driver parses them from a URL.
 pub(crate) fn endpoints(url: &ServerUrl) -> Result<Vec<Endpoint>, StoreError> {
     let parsed = ConnectionString::parse(url.expose()).map_err(|error| {
         url.failed(format_args!("the URL cannot be understood: {}", text(&error)))
@@ -57,12 +57,13 @@ fn endpoint(server: &ServerAddress) -> Endpoint {
 /// MongoDB with coturn's collections.
 pub(crate) struct Mongo {
     url: ServerUrl,
-    /// Connections are encrypted.
+    /// True if connections are encrypted.
     tls: bool,
     connections: u32,
-    /// Wait of a call for a server that answers.
+    /// Maximum wait of a call for a responding server.
     selection: Duration,
-    /// Made at the first call, as it needs a runtime; connects again by itself.
+    /// Database handle, created at the first call, because creation needs a runtime. The driver
+    /// reconnects automatically.
     database: OnceCell<Database>,
 }
 
@@ -74,7 +75,7 @@ impl Mongo {
     ) -> Result<Self, StoreError> {
         let tls = url.encrypts(&endpoints(&url)?);
         if tls {
-            // An error of the file shows at once.
+            // Reports an unreadable file immediately.
             url.authorities()?;
         }
         let connections = u32::try_from(connections * ONE_AT_A_TIME).unwrap_or(u32::MAX);
@@ -90,8 +91,8 @@ impl Mongo {
             return Ok(database.clone());
         }
         let this = Arc::clone(self);
-        // In a task of its own: a look-up that is given up does not end a look for hosts that
-        // others wait for.
+        // A separate task: a cancelled look-up must not cancel the resolution of hosts that other
+        // look-ups wait for.
         let made = tokio::spawn(async move {
             let made = this.database.get_or_try_init(|| this.open());
             made.await.cloned()
@@ -99,7 +100,7 @@ impl Mongo {
         made.await.unwrap_or(Err(StoreError::Overloaded))
     }
 
-    /// Waits for the network only to find the hosts of `mongodb+srv://`.
+    /// Creates the client. Waits for the network only to find the hosts of `mongodb+srv://`.
     async fn open(&self) -> Result<Database, StoreError> {
         let late = |_| self.url.failed(format_args!("its hosts are not found in time"));
         let parsed = timeout(CONNECT_WITHIN, ClientOptions::parse(self.url.expose())).await;
@@ -110,7 +111,7 @@ impl Mongo {
         options.max_pool_size = Some(self.connections);
         options.min_pool_size = Some(0);
         options.max_idle_time = Some(UNUSED_FOR);
-        // While a replica set has no primary, its others answer.
+        // While a replica set has no primary, secondaries answer.
         options.selection_criteria.get_or_insert_with(|| {
             let options = None;
             SelectionCriteria::ReadPreference(ReadPreference::PrimaryPreferred { options })
@@ -119,7 +120,7 @@ impl Mongo {
             Some(Tls::Enabled(tls)) => tls,
             Some(Tls::Disabled) | None => TlsOptions::default(),
         };
-        // Without TLS to a server on this host, nothing goes to servers that this one names.
+        // Without TLS to a server on this host, do not connect to other servers that it announces.
         if !self.tls && options.hosts.len() == 1 && options.repl_set_name.is_none() {
             options.direct_connection.get_or_insert(true);
         }
@@ -139,7 +140,7 @@ impl Mongo {
         Ok(self.database().await?.collection(name))
     }
 
-    /// Documents of a collection in the order of these fields, at most a number.
+    /// Returns at most `most` documents of a collection, sorted by these fields.
     async fn documents(
         self: &Arc<Self>,
         collection: &str,
@@ -171,7 +172,7 @@ impl Mongo {
             Some(update) => collection.update_many(change.filter, update).await.map(drop),
         };
         match changed {
-            // Another program adds the same at this moment.
+            // Another program has added the document concurrently.
             Err(error) if change.adds && is_duplicate(&error) => Ok(()),
             changed => changed.map_err(|error| self.failed(&error)),
         }
@@ -185,7 +186,7 @@ impl Mongo {
     }
 }
 
-/// Error of several steps.
+/// Error of several consecutive steps.
 enum Failed {
     Store(StoreError),
     Driver(Error),
@@ -197,7 +198,7 @@ impl From<StoreError> for Failed {
     }
 }
 
-/// An error in one line, without the command that met it: that may hold a key.
+/// Formats an error in one line, without the failed command, which may contain a key.
 fn text(error: &Error) -> String {
     if let ErrorKind::Command(error) = &*error.kind {
         let what = error.message.split(" to execute command").next().unwrap_or_default();
@@ -241,7 +242,7 @@ impl CoturnDatabase for Mongo {
             let Kept { realm, name, key } = user;
             let users = self.collection(USERS).await?;
             let update = doc! { "$setOnInsert": { "hmackey": key.expose() } };
-            // One step, also without a unique index.
+            // A single operation, safe even without a unique index.
             let upsert = users.update_one(doc! { "realm": realm, "name": name }, update);
             match upsert.upsert(true).await {
                 Ok(done) => Ok(done.upserted_id.is_some()),
@@ -264,7 +265,7 @@ impl CoturnDatabase for Mongo {
     fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool> {
         Box::pin(async move {
             let users = self.collection(USERS).await?;
-            // All of them, where no unique index keeps a user from being there twice.
+            // Without a unique index, a user may have several documents.
             let done = users.delete_many(doc! { "realm": realm, "name": name }).await;
             done.map(|done| done.deleted_count > 0).map_err(|error| self.failed(&error))
         })

@@ -1,5 +1,5 @@
-//! Coturn's tables in MySQL or MariaDB. Neither reports changes, so that answers are good for a
-//! short time only.
+//! Coturn's tables in MySQL or MariaDB. Neither reports changes, so answers are valid only for a
+//! short time.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
 
-/// Codes of errors about text that the character set of a table lacks: no user in it has such a
+/// Error codes for text that the character set of a table cannot represent: no user has such a
 /// name. ER_CANT_AGGREGATE_2COLLATIONS, ER_INVALID_CHARACTER_STRING, ER_CANNOT_CONVERT_CHARACTER
 /// (MariaDB), ER_CANNOT_CONVERT_STRING (MySQL 8).
 const NO_TEXT_HERE: [u16; 4] = [1267, 1300, 1977, 3854];
 
-/// The settings of a URL as the driver reads them.
+/// Returns the settings of a URL, parsed by the driver.
 pub(crate) fn options(url: &ServerUrl) -> Result<Opts, StoreError> {
     Opts::from_url(url.expose()).map_err(|error| {
         url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
     })
 }
 
-/// Endpoint of the driver's connections: a socket takes precedence over the host.
+/// Returns the endpoint of the driver's connections. A socket takes precedence over the host.
 pub(crate) fn endpoint(options: &Opts) -> Endpoint {
     match options.socket() {
         Some(_) => Endpoint::Socket,
@@ -61,7 +61,7 @@ impl Mysql {
             .client_found_rows(true);
         let connections = connections * ONE_AT_A_TIME;
         let constraints = PoolConstraints::new(0, connections).unwrap_or_default();
-        // Nothing in a session is changed, so it need not be reset after each look-up.
+        // Sessions are never changed, so no reset is necessary after each look-up.
         let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
         builder = builder.pool_opts(pool);
         if tls {
@@ -82,7 +82,7 @@ impl Mysql {
                 server.message
             ));
         }
-        // The error's own text has its label twice.
+        // The error's text contains the label twice.
         if let mysql_async::Error::Io(IoError::Io(cause)) = error {
             return self.url.failed(format_args!("{cause}"));
         }
@@ -106,7 +106,7 @@ impl Mysql {
         conn.exec(sql, values.into()).await.map_err(|error| self.failed(&error))
     }
 
-    /// Number of rows that a statement has changed or found.
+    /// Runs a statement. Returns true if the statement has changed or matched a row.
     async fn run(self: Arc<Self>, sql: &str, values: Params) -> Result<bool, StoreError> {
         let mut conn = self.conn().await?;
         conn.exec_drop(sql, values).await.map_err(|error| self.failed(&error))?;
@@ -117,9 +117,8 @@ impl Mysql {
 /// ER_NO_SUCH_TABLE.
 const NO_SUCH_TABLE: u16 = 1146;
 
-// The usual collations take upper and lower case for the same, and the protocol does not: BINARY
-// compares bytes in the encoding of the parameters, and the condition beside it lets the index be
-// used.
+// The usual collations ignore case, and the protocol does not. BINARY compares bytes in the
+// encoding of the parameters. The additional condition without BINARY allows the use of the index.
 
 impl CoturnDatabase for Mysql {
     fn concurrent_max(&self) -> usize {
@@ -131,7 +130,7 @@ impl CoturnDatabase for Mysql {
             AND BINARY CONVERT(realm USING utf8mb4) = ? AND BINARY CONVERT(name USING utf8mb4) = ?";
         Box::pin(async move {
             let values = (&realm, &name, &realm, &name);
-            // `Value` converts from every value of a row: another type would panic or fail.
+            // `Value` accepts every type of column. Other target types would panic or fail.
             let found: Result<Option<Value>, _> = self.conn().await?.exec_first(KEY, values).await;
             match found {
                 Ok(Some(Value::Bytes(key))) => Ok(Some(StoredKey::new(Some(&key)))),

@@ -1,5 +1,5 @@
-//! Coturn's tables in PostgreSQL. Look-ups are pipelined on a few connections; a notification on
-//! the channel `turnpike_users` reports changes, where a trigger of this name sends it.
+//! Coturn's tables in PostgreSQL. Look-ups are pipelined on a few connections. A trigger
+//! `turnpike_users`, if installed, reports changes by a notification on the channel of that name.
 
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,16 +35,16 @@ pub(crate) struct Postgres {
     next: AtomicUsize,
 }
 
-/// A place of one connection.
+/// Slot for one connection.
 struct Link {
     client: Mutex<Option<Arc<Client>>>,
-    /// Held while the connection is made: the state of attempts.
+    /// State of connection attempts, locked while a connection is opened.
     attempts: tokio::sync::Mutex<Attempts>,
 }
 
 struct Attempts {
     pause: Pause,
-    /// The last failure, and the end of the pause behind it.
+    /// Last failure, and the time when the pause after the failure is over.
     failed: Option<(Instant, String)>,
 }
 
@@ -53,7 +53,7 @@ impl Postgres {
         let mut config = config(&url)?;
         let tls = url.encrypts(&endpoints(&config));
         config.application_name("turnpike").connect_timeout(CONNECT_WITHIN);
-        // A server that is gone without a word is noticed.
+        // Keepalives detect a server that disappears without closing the connection.
         config.keepalives(true).keepalives_idle(SILENT_FOR).keepalives_interval(CONNECT_WITHIN);
         config.tcp_user_timeout(SILENT_FOR);
         let mode = if tls {
@@ -81,7 +81,7 @@ impl Postgres {
         self.url.failed(format_args!("{}", causes(error)))
     }
 
-    /// An open connection; made when there is none.
+    /// Returns an open connection, after connecting if necessary.
     async fn client(self: &Arc<Self>) -> Result<Arc<Client>, StoreError> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.links.len().max(1);
         let Some(link) = self.links.get(turn).cloned() else { return Err(StoreError::Overloaded) };
@@ -89,7 +89,7 @@ impl Postgres {
             return Ok(client);
         }
         let this = Arc::clone(self);
-        // In a task of its own: a look-up that is given up does not end an attempt that others wait
+        // A separate task: a cancelled look-up must not cancel an attempt that other look-ups wait
         // for.
         let made = tokio::spawn(async move { this.connect(&link).await }).await;
         made.unwrap_or(Err(StoreError::Overloaded))
@@ -121,7 +121,8 @@ impl Postgres {
         }
     }
 
-    /// Connects, and carries the connection on until it ends; notifications go to `changes`.
+    /// Connects, and spawns a task that drives the connection until it closes. Notifications are
+    /// passed to `changes`.
     async fn dial(&self, changes: Option<Arc<Changes>>) -> Result<Client, String> {
         let late = || "no connection in time".to_owned();
         match &self.tls {
@@ -148,7 +149,7 @@ impl Postgres {
         values: Vec<Value>,
     ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
         let client = self.client().await?;
-        // Not prepared: poolers such as PgBouncer give each transaction another session.
+        // Not prepared: poolers such as PgBouncer assign each transaction another session.
         let rows = client.query_typed(sql, &bound(&values)).await;
         rows.map_err(|error| self.failed(&error))
     }
@@ -158,11 +159,11 @@ impl Postgres {
         sql: &'static str,
         values: Vec<Value>,
     ) -> Result<bool, StoreError> {
-        // With RETURNING: one row for each that was changed.
+        // RETURNING provides one row for each changed row.
         Ok(!self.query(sql, values).await?.is_empty())
     }
 
-    /// Hears notifications on a connection of its own, until it ends.
+    /// Receives notifications on a dedicated connection, until the connection closes.
     async fn notified(&self, changes: &Arc<Changes>) -> Result<(), String> {
         const TRIGGER: &str = "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('turnusers_lt')
             AND tgname = 'turnpike_users' AND tgenabled IN ('O', 'A')";
@@ -170,10 +171,10 @@ impl Postgres {
         let listening = timeout(CONNECT_WITHIN, client.batch_execute("LISTEN turnpike_users"));
         let listening = listening.await.map_err(|_| "no answer in time".to_owned())?;
         listening.map_err(|error| causes(&error))?;
-        // A change may have gone unheard before.
+        // A change before the LISTEN may have been missed.
         changes.changed();
         while !client.is_closed() {
-            // A trigger may come or go while the server runs.
+            // A trigger may be created or dropped while the server runs.
             let trigger = timeout(CONNECT_WITHIN, client.query_typed(TRIGGER, &[])).await;
             let is_there = matches!(&trigger, Ok(Ok(rows)) if !rows.is_empty());
             changes.report(is_there);
@@ -190,7 +191,7 @@ impl Link {
     }
 }
 
-/// A value of a query.
+/// Parameter of a query.
 enum Value {
     Text(String),
     Limit(i64),
@@ -234,19 +235,19 @@ fn carry<T: MakeTlsConnect<Socket>>(
     });
 }
 
-/// Errors about text that the encoding of a database lacks.
+/// Errors for text that the encoding of the database cannot represent.
 const NO_TEXT_HERE: [&SqlState; 2] =
     [&SqlState::UNTRANSLATABLE_CHARACTER, &SqlState::CHARACTER_NOT_IN_REPERTOIRE];
 
-/// The settings of a URL as the driver reads them.
+/// Returns the settings of a URL, parsed by the driver.
 pub(crate) fn config(url: &ServerUrl) -> Result<Config, StoreError> {
     Config::from_str(url.expose()).map_err(|error| {
         url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
     })
 }
 
-/// Endpoints of the driver's connections: it connects to `hostaddr` where there is one, and `host`
-/// names the server in its certificate.
+/// Returns the endpoints of the driver's connections. The driver connects to `hostaddr` if present,
+/// and `host` then names the server in its certificate.
 pub(crate) fn endpoints(config: &Config) -> Vec<Endpoint> {
     let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
     let of = |index: usize| match (addresses.get(index), hosts.get(index)) {
@@ -276,7 +277,7 @@ impl CoturnDatabase for Postgres {
             let client = self.client().await?;
             let found = client.query_typed(KEY, &bound(&texts([realm, name]))).await;
             let rows = match found {
-                // The encoding of the database lacks the text: no user in it has this name.
+                // The encoding of the database cannot represent the text, so no user has this name.
                 Err(error) if error.code().is_some_and(|code| NO_TEXT_HERE.contains(&code)) => {
                     return Ok(None);
                 }

@@ -1,32 +1,31 @@
-//! Changes in Redis that subscribers hear of.
+//! Changes in Redis that subscribers are notified of.
 
 use std::time::Duration;
 
-/// A change that subscribers hear of.
+/// Change to a Redis key, with a message for subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Publication {
-    /// Sets a key, and publishes its value on the channel of that name. The key expires after a
-    /// time.
+    /// Sets a key that expires, and publishes the value on the channel with the key's name.
     Set {
-        /// Key and channel.
+        /// Name of the key and the channel.
         key: String,
-        /// The value.
+        /// Value of the key, and message.
         value: String,
-        /// Time until it expires.
+        /// Time until the key expires.
         expires: Duration,
     },
-    /// Deletes a key, and publishes this on the channel of that name.
+    /// Deletes a key, and publishes a message on the channel with the key's name.
     Delete {
-        /// Key and channel.
+        /// Name of the key and the channel.
         key: String,
-        /// The message.
+        /// Message to publish.
         message: String,
     },
-    /// Publishes alone.
+    /// Publishes a message, without a change to a key.
     Publish {
-        /// The channel.
+        /// Name of the channel.
         channel: String,
-        /// The message.
+        /// Message to publish.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A Redis server that is written and published to, besides users.
+//! Redis server for publications, separate from user look-ups.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::publication::Publication;
 use crate::redis_server::Redis;
 use crate::server_url::ServerUrl;
 
-/// A Redis server to publish to.
+/// Redis server to publish to.
 pub struct Publisher {
     #[cfg(feature = "redis")]
     server: Redis,
@@ -21,11 +21,12 @@ impl fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// Opens a server by its URL: `redis://`, `rediss://` or `redis+unix://`. Waits for no network.
+    /// Opens a server by its URL: `redis://`, `rediss://` or `redis+unix://`. Does not wait for the
+    /// network.
     ///
     /// # Errors
-    /// The URL is not one, a file that it names cannot be read, or this program was built without
-    /// Redis.
+    /// The URL is invalid, a file named in the URL cannot be read, or this program was built
+    /// without Redis.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         let parsed = ServerUrl::parse(url)?;
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -42,11 +43,11 @@ impl Publisher {
         }
     }
 
-    /// Carries out changes in their order, in one exchange.
+    /// Applies changes in order, in one exchange with the server.
     ///
     /// # Errors
-    /// The server cannot be reached, does not answer in time, or refuses. Some changes may have
-    /// been made.
+    /// The server cannot be reached, does not respond in time, or refuses a change. Some changes
+    /// may have been applied.
     pub async fn send(&self, changes: &[Publication]) -> Result<(), StoreError> {
         #[cfg(feature = "redis")]
         {

@@ -1,5 +1,5 @@
 //! Coturn's keys in Redis: `turn/realm/<realm>/user/<name>/key`. Look-ups are pipelined on one
-//! connection; keyspace events report changes, where the server sends them.
+//! connection. Keyspace events report changes, if the server sends events.
 
 mod places;
 
@@ -25,7 +25,7 @@ use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
 use crate::table::{Row, Table};
 
-/// The settings of a URL as the driver reads them.
+/// Returns the settings of a URL, parsed by the driver.
 pub(crate) fn info(url: &ServerUrl) -> Result<ConnectionInfo, StoreError> {
     let info = url.expose().into_connection_info().map_err(|error| {
         url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
@@ -38,7 +38,7 @@ pub(crate) fn info(url: &ServerUrl) -> Result<ConnectionInfo, StoreError> {
     Ok(info)
 }
 
-/// Endpoint of the driver's connection.
+/// Returns the endpoint of the driver's connection.
 pub(crate) fn endpoint(info: &ConnectionInfo) -> Endpoint {
     match info.addr() {
         ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Endpoint::host(host),
@@ -55,7 +55,8 @@ fn is_encrypted(info: &ConnectionInfo) -> bool {
 pub(crate) struct Redis {
     url: ServerUrl,
     client: Client,
-    /// Reconnects, except after a failed login. `None`: not used yet, or since a failure.
+    /// Connection that reconnects automatically, except after a failed login. `None` before the
+    /// first use, and after a failure.
     manager: Mutex<Option<ConnectionManager>>,
 }
 
@@ -64,7 +65,7 @@ impl Redis {
         let info = info(&url)?;
         let client = if is_encrypted(&info) {
             let root_cert = Some(url.authorities()?);
-            // The library makes its settings of TLS with the provider of the process.
+            // The driver configures TLS with the default cryptography of the process.
             let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
             let certificates = redis::TlsCertificates { client_tls: None, root_cert };
             Client::build_with_tls(info, certificates)
@@ -77,7 +78,7 @@ impl Redis {
         Ok(Self { url, client, manager: Mutex::new(None) })
     }
 
-    /// Carries out changes that subscribers hear of.
+    /// Applies changes and publishes their messages.
     pub(crate) async fn publish(&self, changes: &[Publication]) -> Result<(), StoreError> {
         let mut manager = self.manager()?;
         let mut pipe = redis::pipe();
@@ -103,7 +104,7 @@ impl Redis {
 
     fn failed(&self, error: &RedisError) -> StoreError {
         if may_be_of_login(error) {
-            // The manager would repeat it for ever.
+            // The manager would return this error forever.
             *self.lock() = None;
         }
         self.url.failed(format_args!("{}", causes(error)))
@@ -131,7 +132,8 @@ impl Redis {
         self.manager.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Users whose keys fit a pattern. SCAN, as KEYS stops the server for all others.
+    /// Visits the users of a realm, or of all realms. Uses SCAN, because KEYS blocks the server for
+    /// all clients.
     async fn scan(
         &self,
         realm: Option<&str>,
@@ -154,7 +156,8 @@ impl Redis {
         }
     }
 
-    /// One step over the keys that fit a pattern: the next cursor, 0 at the end, and some keys.
+    /// Scans a part of the keys that match a pattern. Returns the next cursor, which is 0 after the
+    /// last part, and the matching keys.
     async fn step(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
         let mut manager = self.manager()?;
         let mut scan = redis::cmd("SCAN");
@@ -162,14 +165,15 @@ impl Redis {
         scan.query_async(&mut manager).await.map_err(|error| self.failed(&error))
     }
 
-    /// The rows of a key; of a set `most` or more.
+    /// Returns the rows of a key. For a set with more than `most` members, returns `most` rows with
+    /// an empty value instead.
     async fn rows_at(&self, place: &Place, most: u32) -> Result<Vec<Row>, StoreError> {
         let mut manager = self.manager()?;
         let got: Result<Vec<Row>, RedisError> = async {
             Ok(match place.table {
                 Table::Secrets | Table::AllowedPeers | Table::DeniedPeers => {
                     let mut values: Vec<String> = Vec::new();
-                    // A set of any size does not come as a whole.
+                    // The members of a set larger than `most` are not fetched.
                     if manager.scard::<_, u32>(&place.key).await? <= most {
                         let members: Vec<Vec<u8>> = manager.smembers(&place.key).await?;
                         values.extend(members.into_iter().map(|member| text(place.table, member)));
@@ -205,7 +209,7 @@ impl Redis {
         }
         .await;
         match got {
-            // A mistake of one realm changes nothing for the others.
+            // A mistake in one realm must not affect other realms.
             Err(error) if error.code() == Some(WRONG_TYPE) => Ok(unusable(place)),
             got => got.map_err(|error| self.failed(&error)),
         }
@@ -229,11 +233,11 @@ impl Redis {
         Ok(set.is_some())
     }
 
-    /// Hears keyspace events until the connection ends.
+    /// Receives keyspace events until the connection closes.
     async fn notified(&self, changes: &Changes) -> Result<(), RedisError> {
         let mut pubsub = self.client.get_async_pubsub().await?;
         pubsub.psubscribe("__keyspace@*__:turn/realm/*/user/*/key").await?;
-        // A change may have gone unheard before.
+        // A change before the subscription may have been missed.
         changes.changed();
         loop {
             changes.report(self.sends_events().await);
@@ -247,22 +251,22 @@ impl Redis {
             match heard {
                 Ok(Some(_)) => changes.changed(),
                 Ok(None) => return Ok(()),
-                // Silence may be a connection that hangs.
+                // Silence may mean a connection that hangs.
                 Err(_) => match timeout(TRIGGER_EVERY, pubsub.ping::<redis::Value>()).await {
                     Err(_) => return Ok(()),
                     Ok(Err(error)) if error.is_io_error() => return Err(error),
-                    // An access list may refuse it, which is an answer as well.
+                    // An access list may refuse PING. That error is a response, too.
                     Ok(Ok(_) | Err(_)) => {}
                 },
             }
         }
     }
 
-    /// Returns whether the server sends events of keys that are set, deleted or expire.
+    /// Returns true if the server sends events when keys are set, deleted, evicted or expire.
     async fn sends_events(&self) -> bool {
         let Ok(mut manager) = self.manager() else { return false };
         let asked = redis::cmd("CONFIG").arg("GET").arg("notify-keyspace-events").to_owned();
-        // An access list may refuse it: then nothing is known.
+        // An access list may refuse CONFIG. The setting is then unknown.
         let answer: Result<Vec<String>, _> = asked.query_async(&mut manager).await;
         let flags = answer.ok().and_then(|mut pair| pair.pop()).unwrap_or_default();
         let has = |flag| flags.contains(flag);
@@ -270,8 +274,8 @@ impl Redis {
     }
 }
 
-/// Returns a value as text. Bytes that are no text make a row of no use, which is reported by its
-/// reader; a secret of replacement characters could be guessed.
+/// Converts a value to text. Bytes that are not text make a row unusable, which the row's reader
+/// reports. A secret becomes empty, because a secret of replacement characters could be guessed.
 fn text(table: Table, value: Vec<u8>) -> String {
     String::from_utf8(value).unwrap_or_else(|error| {
         if table == Table::Secrets {
@@ -281,8 +285,8 @@ fn text(table: Table, value: Vec<u8>) -> String {
     })
 }
 
-/// Rows of a key of another type: rows of no use, which are reported by their reader. Rules that
-/// deny peers deny all of them then.
+/// Returns unusable rows for a key of another type, which their reader reports. A list of denied
+/// peers then denies all peers.
 fn unusable(place: &Place) -> Vec<Row> {
     let columns = place.table.columns().len();
     let mut rows = vec![vec![String::new(); columns]];
@@ -298,23 +302,26 @@ fn unusable(place: &Place) -> Vec<Row> {
     rows
 }
 
-/// Ranges of all addresses.
+/// Ranges that contain all addresses.
 const EVERYBODY: [&str; 2] =
     ["0.0.0.0-255.255.255.255", "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
 
 /// Error code of Redis for a GET of a list, set or hash.
 const WRONG_TYPE: &str = "WRONGTYPE";
 
-/// Returns true if an access list denies a key, not the command. Redis answers about other keys,
-/// and a request for a denied key must not cause an outage. Names of users of Redis, which
-/// a text about a command has, are without spaces.
+/// Returns true if an access list denies a key rather than the command. Redis then still responds
+/// about other keys, and a request for a denied key must not cause an outage.
+///
+/// The error for a denied command contains the name of a Redis user. Such names contain no spaces,
+/// so that error cannot contain ` to access `.
 fn is_denied_key(error: &RedisError) -> bool {
     error.code() == Some("NOPERM")
         && error.detail().is_some_and(|what| what.contains(" to access "))
 }
 
-/// Returns true unless the connection is logged in, or broken. Errors of a login have no code, or
-/// that of errors without a name; a refused command has another, as `NOPERM`.
+/// Returns false for errors that prove a successful login, or a broken connection. Errors of a
+/// login have no code, the generic code `ERR`, or `WRONGPASS`. A refused command has another code,
+/// such as `NOPERM`.
 fn may_be_of_login(error: &RedisError) -> bool {
     !error.is_io_error() && matches!(error.code(), None | Some("ERR" | "WRONGPASS"))
 }
@@ -323,12 +330,12 @@ fn key_of(realm: &str, name: &str) -> String {
     format!("turn/realm/{realm}/user/{name}/key")
 }
 
-/// Realm and name of a key.
+/// Splits a key into realm and name.
 fn parts(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("turn/realm/")?.strip_suffix("/key")?.split_once("/user/")
 }
 
-/// Text that a pattern matches as it is.
+/// Escapes text so that a pattern matches it literally.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
@@ -347,7 +354,7 @@ impl CoturnDatabase for Redis {
             let key: Result<Option<Vec<u8>>, _> = manager.get(key_of(&realm, &name)).await;
             match key {
                 Ok(key) => Ok(key.map(|key| StoredKey::new(Some(&key)))),
-                // A list, set or hash: an error of this user.
+                // A list, set or hash is an error of only this user.
                 Err(error) if error.code() == Some(WRONG_TYPE) => {
                     Ok(Some(StoredKey::unusable(OF_ANOTHER_TYPE)))
                 }
@@ -380,8 +387,8 @@ impl CoturnDatabase for Redis {
             let Position { realm, name } = page.after.unwrap_or_default();
             let after = (realm, name);
             let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-            // SCAN has no order and may say a key twice: the first ones behind the position are
-            // kept.
+            // SCAN has no order, and may return a key twice. Retain the first users after the
+            // position.
             let mut users = BTreeSet::new();
             self.scan(page.realm.as_deref(), |realm, name| {
                 let user = (realm.to_owned(), name.to_owned());
@@ -412,7 +419,7 @@ impl CoturnDatabase for Redis {
         Box::pin(async move {
             let mut keys = BTreeSet::new();
             let mut cursor = 0;
-            // One walk over the keys for all tables.
+            // A single scan of the keys covers all tables.
             loop {
                 let (next, found) = self.step(cursor, "turn/*").await?;
                 let places = found.iter().filter_map(|key| std::str::from_utf8(key).ok());

@@ -1,4 +1,4 @@
-//! Opens the database of a URL.
+//! Opening of the database of a URL.
 
 use std::fmt;
 use std::path::Path;
@@ -16,32 +16,34 @@ use crate::store::{UserEditor, UserReader};
 use crate::table::{Row, Table};
 
 /// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://`, `redis://`,
-/// `mongodb://` or `sqlite-coturn://`. Waits for no network.
+/// `mongodb://` or `sqlite-coturn://`. Does not wait for the network.
 ///
 /// # Errors
-/// The same errors as [`check_url`].
+/// Fails for the reasons of [`check_url`].
 pub fn server_reader(url: &str) -> Result<Box<dyn UserReader>, StoreError> {
     Ok(Box::new(CoturnReader::new(open(url, Purpose::Look)?)))
 }
 
-/// Opens users in coturn's layout for changes, by a URL as [`server_reader`]. Waits for no network.
+/// Opens users in coturn's layout for changes, by a URL as for [`server_reader`]. Does not wait for
+/// the network.
 ///
 /// # Errors
-/// The same errors as [`check_url`].
+/// Fails for the reasons of [`check_url`].
 pub fn server_editor(url: &str) -> Result<Box<dyn UserEditor>, StoreError> {
     Ok(Box::new(CoturnEditor::new(open(url, Purpose::Change)?)?))
 }
 
-/// Opens coturn's other tables for changes, by a URL as [`server_reader`]. Waits for no network.
+/// Opens coturn's other tables for changes, by a URL as for [`server_reader`]. Does not wait for
+/// the network.
 ///
 /// # Errors
-/// The same errors as [`check_url`].
+/// Fails for the reasons of [`check_url`].
 pub fn server_tables(url: &str) -> Result<TableEditor, StoreError> {
     Ok(TableEditor(CoturnEditor::new(open(url, Purpose::Change)?)?))
 }
 
-/// Creates the SQLite file of a URL with coturn's tables, or adds the missing tables to it; for
-/// coturn's `turnadmin`. Databases of other kinds are not changed. It blocks.
+/// Creates the SQLite file of a URL with coturn's tables, or adds the missing tables. For coturn's
+/// `turnadmin`. Databases of other kinds are not changed. Blocks the caller.
 ///
 /// # Errors
 /// The file cannot be created or changed.
@@ -52,24 +54,24 @@ pub fn create_file(url: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Changes and lists the tables of coturn's layout besides that of users. It blocks.
+/// Changes and lists of coturn's tables other than the user table. All functions block.
 ///
 /// # Errors
-/// Errors of the database, in all functions.
+/// All functions return errors of the database.
 pub struct TableEditor(CoturnEditor);
 
 impl TableEditor {
-    /// Rows of a table, sorted; at most `limit` and one more.
+    /// Returns sorted rows of a table, at most `limit` + 1.
     pub fn rows(&self, table: Table, limit: u32) -> Result<Vec<Row>, StoreError> {
         self.0.rows(table, limit)
     }
 
-    /// Adds a row, or replaces the one with its key.
+    /// Adds a row, or replaces the row with the same key.
     pub fn put(&self, table: Table, row: Row) -> Result<(), StoreError> {
         self.0.put(table, row)
     }
 
-    /// Deletes the rows with these values of the first columns of the key.
+    /// Deletes the rows with these values of the first key columns.
     pub fn remove(&self, table: Table, key: Row) -> Result<(), StoreError> {
         self.0.remove(table, key)
     }
@@ -84,17 +86,17 @@ impl fmt::Debug for TableEditor {
 /// Checks a URL of a database server without connecting.
 ///
 /// # Errors
-/// The URL is not one, a file that it names cannot be read, or this program was built without this
-/// kind of database.
+/// The URL is invalid, a file named in the URL cannot be read, or this program was built without
+/// this kind of database.
 pub fn check_url(text: &str) -> Result<(), StoreError> {
     open(text, Purpose::Look).map(drop)
 }
 
-/// Other hosts to which connections of a URL are made in clear, names, keys and password included.
-/// Decided from the settings that the driver reads from the URL. Waits for no network.
+/// Returns the remote hosts to which connections of a URL are unencrypted, including names, keys
+/// and password. The decision uses the driver's parsed settings. Does not wait for the network.
 ///
 /// # Errors
-/// The same errors as [`check_url`].
+/// Fails for the reasons of [`check_url`].
 pub fn clear_hosts(text: &str) -> Result<Vec<String>, StoreError> {
     if text.starts_with(SCHEME) {
         return Ok(Vec::new());
@@ -117,18 +119,19 @@ pub fn clear_hosts(text: &str) -> Result<Vec<String>, StoreError> {
     Ok(url.clear_hosts(&endpoints))
 }
 
-/// Use of a database.
+/// Purpose of opening a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Look-ups for the server.
     Look,
     /// Reading of tables, one statement after the other.
     Read,
-    /// Changes and lists of commands: a file gets the tables that an older coturn did not make.
+    /// Changes and lists for commands. An SQLite file also gets the tables that an older coturn did
+    /// not create.
     Change,
 }
 
-/// Opens the database of a URL. Waits for no network.
+/// Opens the database of a URL. Does not wait for the network.
 pub(crate) fn open(text: &str, purpose: Purpose) -> Result<Arc<dyn CoturnDatabase>, StoreError> {
     if let Some((SCHEME, path)) = text.split_once("://") {
         let file = SqliteCoturn::new(Path::new(path), purpose == Purpose::Change)?;
@@ -168,7 +171,7 @@ fn not_built_in(url: &ServerUrl, scheme: &str) -> StoreError {
     }
 }
 
-/// The cargo feature, of this crate and of `turnpike`, that a scheme needs.
+/// Returns the cargo feature, of this crate and of `turnpike`, that a scheme requires.
 fn feature(scheme: &str) -> Option<&'static str> {
     Some(match scheme {
         "postgresql" | "postgres" => "postgresql",
@@ -193,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Host, and true if reached in clear, as the URL demands.
+    /// Host, and true for an unencrypted connection, as the URL demands.
     #[test]
     #[cfg(all(feature = "postgresql", feature = "mysql", feature = "redis"))]
     fn nothing_leaves_this_host_in_clear_unless_the_url_says_so() {

@@ -1,5 +1,5 @@
-//! The URL of a database server: its TLS options taken out of it, its password kept out of
-//! messages.
+//! URL of a database server. The TLS options are removed from the driver's URL, and messages never
+//! contain the password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,38 +9,39 @@ use turn_types::Secret;
 use crate::endpoint::Endpoint;
 use crate::error::StoreError;
 
-/// Maximum bytes of a file of authorities. The bundles of distributions have 300 KiB.
+/// Maximum size of a file of authorities in bytes. The bundles of distributions have 300 KiB.
 const AUTHORITIES_BYTES_MAX: u64 = 4 << 20;
 
-/// Files of authorities that this host trusts.
+/// Files of the authorities that this host trusts.
 const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// The URL of a database server.
+/// URL of a database server.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerUrl {
-    /// As the driver takes it, without the options of TLS.
+    /// URL for the driver, without the options of TLS.
     url: Secret<String>,
-    /// The password as it is written there; empty: none.
+    /// Password as written in the URL; empty if absent.
     password: Secret<String>,
-    /// Scheme, host and database.
+    /// Scheme, host and database, for messages.
     shown: String,
-    /// TLS as the URL demands or refuses it; `None`: according to the hosts.
+    /// True if the URL demands TLS, false if it refuses TLS. `None`: the hosts decide.
     asked: Option<bool>,
-    /// File of the authorities that sign it, instead of the host's.
+    /// File of the authorities for the server's certificate, instead of the host's bundle.
     authorities: Option<PathBuf>,
 }
 
 impl ServerUrl {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// `sslmode` has another value than `disable` and `verify-full`, or the password has a
-    /// delimiter of URLs.
+    /// `sslmode` has another value than `disable` and `verify-full`, or the name or password
+    /// contains a delimiter of URLs.
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
-        // It may close a password, and a message would show the start of the password as the host.
+        // An @ may follow a password with a question mark. A message would show the start of that
+        // password as the host.
         if !rest.starts_with('/') && query.contains('@') {
             return Err(StoreError::Database {
                 database: format!("{scheme}://"),
@@ -51,7 +52,8 @@ impl ServerUrl {
         }
         let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
-        // The driver would take the text after it for a host, and ask name servers.
+        // The driver would interpret the text after the delimiter as a host, and query name
+        // servers.
         let reserved: &[_] = if scheme.starts_with("postgres") {
             &[('@', "%40")]
         } else {
@@ -108,7 +110,7 @@ impl ServerUrl {
         Ok(url)
     }
 
-    /// Takes an option of TLS by its name in URLs of MongoDB; returns whether it is one.
+    /// Processes a TLS option by its name in MongoDB's URLs. Returns false for other options.
     fn take_mongodb(&mut self, name: &str, value: &str) -> Result<bool, StoreError> {
         match (&*name.to_ascii_lowercase(), value) {
             ("tls" | "ssl", _) => self.asked = Some(value == "true"),
@@ -127,13 +129,14 @@ impl ServerUrl {
         Ok(true)
     }
 
-    /// Returns true if connections to these endpoints are encrypted and the server's certificate
-    /// checked: as the URL has it, otherwise if one of them is another host.
+    /// Returns true if connections to these endpoints use TLS, with a check of the server's
+    /// certificate. The URL decides. Without a choice there, TLS is used if an endpoint is another
+    /// host.
     pub(crate) fn encrypts(&self, endpoints: &[Endpoint]) -> bool {
         self.asked.unwrap_or_else(|| endpoints.iter().any(|one| one.elsewhere().is_some()))
     }
 
-    /// Other hosts among these endpoints to which keys travel in clear.
+    /// Returns the other hosts among these endpoints to which keys are sent unencrypted.
     pub(crate) fn clear_hosts(&self, endpoints: &[Endpoint]) -> Vec<String> {
         if self.encrypts(endpoints) {
             return Vec::new();
@@ -141,12 +144,12 @@ impl ServerUrl {
         endpoints.iter().filter_map(Endpoint::elsewhere).map(str::to_owned).collect()
     }
 
-    /// The URL for the driver.
+    /// Returns the URL for the driver.
     pub(crate) fn expose(&self) -> &str {
         self.url.expose()
     }
 
-    /// File of the authorities that sign the server's certificate.
+    /// Returns the file of the authorities for the server's certificate.
     pub(crate) fn authorities_file(&self) -> Result<PathBuf, StoreError> {
         let host = || BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
         self.authorities.clone().or_else(host).ok_or_else(|| {
@@ -154,14 +157,14 @@ impl ServerUrl {
         })
     }
 
-    /// The authorities that sign the server's certificate, as PEM.
+    /// Returns the authorities for the server's certificate, as PEM.
     pub(crate) fn authorities(&self) -> Result<Vec<u8>, StoreError> {
         let path = self.authorities_file()?;
         let read = atomic_file::read(&path, AUTHORITIES_BYTES_MAX);
         read.map_err(|error| self.failed(format_args!("{}: {error}", path.display())))
     }
 
-    /// An error of this database, without its password.
+    /// Creates an error of this database. The password is removed from the text.
     pub(crate) fn failed(&self, what: fmt::Arguments<'_>) -> StoreError {
         let password = self.password.expose();
         let mut what = what.to_string();
@@ -174,7 +177,7 @@ impl ServerUrl {
     }
 }
 
-/// Files of certificate authorities that a database server of this URL may be checked by.
+/// Returns the files of certificate authorities that the check of this URL's server may read.
 #[must_use]
 pub fn authority_files(text: &str) -> Vec<PathBuf> {
     match ServerUrl::parse(text) {
@@ -186,7 +189,7 @@ pub fn authority_files(text: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Text with its `%2F` and the like put back.
+/// Decodes percent-encoded characters, such as `%2F`.
 pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,7 +1,7 @@
-//! Users in an SQLite file: nothing else to install, shared between processes on one host.
+//! Users in an SQLite file, shared between processes on one host. Nothing else must be installed.
 //!
-//! WAL mode lets the server read while a command writes. The file is its owner's alone; so are the
-//! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
+//! In WAL mode, the server can read while a command writes. Only the owner can access the file.
+//! SQLite creates the `-wal` and `-shm` files next to it with the same permissions.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -21,11 +21,11 @@ use crate::store::{
     NewUser, Page, Position, UserEditor, UserKeys, UserQuery, UserRecord, UserSummary,
 };
 
-/// The version of the tables below. A change of theirs adds a step to [`SqliteStore::migrate`].
+/// Version of the tables below. A change of the tables adds a step to [`SqliteStore::migrate`].
 const SCHEMA_VERSION: i64 = 1;
 
-/// `userhash` is unique in a realm as names are; NULL in `sha256` is a user with an MD5 key
-/// only.
+/// Tables of a new file. `userhash` and `name` are unique in a realm. NULL in `sha256` means a user
+/// with only an MD5 key.
 const SCHEMA: &str = "
 CREATE TABLE users (
     realm TEXT NOT NULL,
@@ -42,14 +42,15 @@ CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
 INSERT INTO schema_version VALUES (1);
 ";
 
-/// The users of an SQLite file. Each handle is for one thread; any number may be open.
+/// Store of users in an SQLite file. Each handle belongs to one thread, and any number of handles
+/// may be open.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
     connection: OwnersConnection,
-    /// Identity of the open file: a restored backup is another file under the same name.
+    /// Identity of the open file. A restored backup is another file under the same name.
     file: FileId,
-    /// SQLite's count of others' changes, as last read.
+    /// SQLite's count of changes by other connections, as last read.
     data_version: i64,
     revision: u64,
 }
@@ -57,17 +58,17 @@ pub struct SqliteStore {
 type FileId = (u64, u64);
 
 impl SqliteStore {
-    /// Opens the file, and creates it (mode 0600) and its directory (mode 0700) when they do not
-    /// exist.
+    /// Opens the file. A missing file is created with mode 0600, a missing directory with mode
+    /// 0700.
     ///
     /// # Errors
-    /// The file or directory cannot be made or read, is something else, or can be read by other
-    /// users of the host.
+    /// The file or directory cannot be created or read, is not a user database, or is accessible to
+    /// other users of the host.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let file = prepare_file(path)?;
         let in_directory = |error: io::Error| failed(path, format_args!("{error}"));
         let owner = FileOwner::of(path).map_err(in_directory)?;
-        // SQLite opens all that it ever does.
+        // SQLite opens all files here, and none later.
         let _acting = owner.act().map_err(in_directory)?;
         sqlite_file::refuse_planted(path).map_err(in_directory)?;
         let connection = OwnersConnection::new(connect(path)?, owner);
@@ -78,8 +79,8 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Brings the tables to this program's version, under the write lock, so that two processes
-    /// that begin at once do it once.
+    /// Migrates the tables to this program's version. Runs under the write lock, so that of two
+    /// processes only one migrates.
     fn migrate(&mut self) -> Result<(), StoreError> {
         if self.version()? == Some(SCHEMA_VERSION) {
             return Ok(());
@@ -129,7 +130,7 @@ impl SqliteStore {
         slip(&self.path, error)
     }
 
-    /// Looks a user up.
+    /// Looks up a user.
     pub(crate) fn find(
         &mut self,
         realm: &str,
@@ -156,13 +157,13 @@ impl SqliteStore {
         find().map_err(error_of)
     }
 
-    /// A number that differs from the last one when another handle or process has changed a user in
-    /// between.
+    /// Returns a number that differs from the last returned number if another handle or process has
+    /// changed a user in between.
     ///
     /// # Errors
     /// The database cannot be read.
     pub fn revision(&mut self) -> Result<u64, StoreError> {
-        // A file that is gone keeps the one that is open: better yesterday's users than none.
+        // If the file was deleted, the open file remains in use: old users are better than none.
         if let Ok(metadata) = fs::metadata(&self.path)
             && file_id(&metadata) != self.file
         {
@@ -178,7 +179,8 @@ impl SqliteStore {
         Ok(self.revision)
     }
 
-    /// Adds a user, or, `or_replace`, changes the one of this name but for when it was added.
+    /// Adds a user. With `or_replace`, an existing user of this name is changed, except for the
+    /// time of addition.
     fn insert(&self, user: &NewUser, or_replace: bool) -> Result<(), StoreError> {
         const INSERT: &str =
             "INSERT INTO users (realm, name, userhash, md5, sha256, allocations_max, created)
@@ -274,7 +276,7 @@ impl UserEditor for SqliteStore {
     fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError> {
         const LIST: &str = "SELECT realm, name, allocations_max, created FROM users
             WHERE (?1 IS NULL OR realm = ?1) AND (realm, name) > (?2, ?3) ORDER BY realm, name LIMIT ?4";
-        // No realm is empty, so the empty one is before all.
+        // Real realms are not empty, so the empty position precedes all users.
         let Position { realm, name } = page.after.clone().unwrap_or_default();
         let summary = |row: &Row<'_>| {
             Ok(UserSummary {
@@ -305,7 +307,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<UserRecord> {
     })
 }
 
-/// Returns true if a row has a value of another type, length or range.
+/// Returns true if a row contains a value of the wrong type, length or range.
 const fn is_of_value(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -324,8 +326,8 @@ fn unusable(realm: &str, user: &UserQuery) -> StoreError {
     StoreError::Row { name, realm: realm.to_owned(), what: "a key or the limit is unusable" }
 }
 
-/// Creates the directory and the file when they do not exist, for their owner alone, before SQLite
-/// could create them for more.
+/// Creates the directory and the file if missing, accessible only to their owner. SQLite would
+/// create the file with wider permissions.
 fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     let slip = |path: &Path| {
         let path = path.to_owned();
@@ -360,8 +362,8 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
 /// Creates the file for the owner of its directory: root adds users before the server, which runs
 /// as another user, has started.
 ///
-/// An existing file is not opened, except by SQLite: closing a descriptor of it would remove the
-/// locks of all handles of this process (POSIX.1 fcntl).
+/// An existing file is not opened, except by SQLite. Closing a descriptor of the file would release
+/// the locks of all handles of this process (POSIX.1 fcntl).
 fn create_missing(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         // A confined server of root cannot change the owner of any file, even a temporary one.
@@ -382,7 +384,8 @@ fn file_id(metadata: &fs::Metadata) -> FileId {
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let open = || {
         let connection = sqlite_file::open(path)?;
-        // This database has none: those of another owner would run with each command.
+        // This database has no triggers or views. Those of another owner would run with each
+        // command.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -390,7 +393,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     };
     let prepare = |connection: &Connection| {
         write_ahead(connection)?;
-        // A user who was added stays added when the power fails.
+        // A committed user must survive a power failure.
         connection.pragma_update(None, "synchronous", "FULL")
     };
     let connection = open().map_err(|error| slip(path, &error))?;
@@ -399,7 +402,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Refuses the database of another program, before anything in it is changed.
+/// Refuses the database of another program, before any change to the file.
 fn refuse_foreign(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let tables = || -> rusqlite::Result<Vec<String>> {
         let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name LIMIT 8";
@@ -419,8 +422,8 @@ fn refuse_foreign(path: &Path, connection: &Connection) -> Result<(), StoreError
     ))
 }
 
-/// Sets WAL mode. When several processes set it for a new file at once, SQLite reports busy to some
-/// without waiting, lest they wait for each other: so it is tried again.
+/// Sets WAL mode. If several processes do this for a new file concurrently, SQLite reports busy
+/// without a wait, to avoid a deadlock. The change is therefore retried.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

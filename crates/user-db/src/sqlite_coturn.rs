@@ -1,5 +1,5 @@
-//! Coturn's tables in its SQLite file, on a thread that owns the connection. SQLite's count of
-//! others' changes reports them.
+//! Coturn's tables in its SQLite file, on a thread that owns the connection. Changes are detected
+//! by SQLite's count of changes by other connections.
 
 use std::fs;
 use std::io;
@@ -21,10 +21,10 @@ use crate::sqlite_file;
 use crate::store::{Page, Position};
 use crate::table::{Dialect, Row, Table};
 
-/// Scheme of its URL.
+/// Scheme of the URL of a coturn SQLite file.
 pub(crate) const SCHEME: &str = "sqlite-coturn";
 
-/// The tables as coturn makes them in a new file.
+/// Tables as coturn creates them in a new file.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS turnusers_lt (
     realm varchar(127) default '', name varchar(512), hmackey char(128), PRIMARY KEY (realm, name));
@@ -50,25 +50,26 @@ const NO_USERS: &str = "no such table: turnusers_lt";
 
 type Job = Box<dyn FnOnce(&mut File) + Send>;
 
-/// An SQLite file with coturn's tables.
+/// SQLite file with coturn's tables.
 pub(crate) struct SqliteCoturn {
     path: PathBuf,
     jobs: SyncSender<Job>,
 }
 
-/// The file of the thread; opened at the first use, and again when another file has its name.
+/// File of the thread. Opened at the first use, and again after another file has replaced it.
 struct File {
     path: PathBuf,
-    /// Tables that an older coturn did not make are added to its file.
+    /// True if tables that an older coturn did not create must be added.
     completes: bool,
     open: Option<(Connection, (u64, u64))>,
-    /// The thread's, for as long as it lives: SQLite opens and removes a journal for each change.
+    /// Identity of the file's owner, assumed for the thread's lifetime: SQLite opens and removes a
+    /// journal for each change.
     acting: Option<ActingAsOwner>,
 }
 
 impl SqliteCoturn {
-    /// Starts the thread. A file that does not exist is never created: the path has a mistake.
-    /// `completes`: tables that an older coturn did not make are added.
+    /// Starts the thread. A missing file is never created, because it means a mistake in the path.
+    /// With `completes`, tables that an older coturn did not create are added.
     pub(crate) fn new(path: &Path, completes: bool) -> Result<Self, StoreError> {
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
         let mut file = File { path: path.to_owned(), completes, open: None, acting: None };
@@ -135,7 +136,7 @@ impl File {
 
     fn connection(&mut self) -> rusqlite::Result<&Connection> {
         let id = fs::metadata(&self.path).ok().map(|it| (it.dev(), it.ino()));
-        // A file that is gone keeps the one that is open.
+        // If the file was deleted, the open file remains in use.
         let is_open = self.open.as_ref().is_some_and(|(_, known)| id.is_none_or(|id| id == *known));
         if !is_open {
             self.open = None;
@@ -164,7 +165,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Creates a file with coturn's tables, accessible only to its owner, or adds the missing tables.
 pub(crate) fn create(path: &Path) -> Result<(), StoreError> {
-    // An error shows when the file is opened.
+    // An error is reported when the file is opened.
     let access = Access { owner: Owner::Directory, ..Access::PRIVATE };
     let _ = atomic_file::create(path, &[], access);
     let mut file = File { path: path.to_owned(), completes: false, open: None, acting: None };
@@ -181,7 +182,7 @@ impl CoturnDatabase for SqliteCoturn {
         const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = ?1 AND name = ?2";
         self.run(move |file| {
             let key = |row: &rusqlite::Row<'_>| {
-                // A value of SQLite may have another type than its column.
+                // A value in SQLite may have another type than the column.
                 let value = row.get_ref(0)?;
                 Ok(StoredKey::new(value.as_bytes_or_null().ok().flatten()))
             };

@@ -1,5 +1,7 @@
-//! Files that SQLite opens and removes by their paths. In a directory of another user root does so
-//! as that user, who could otherwise lead root to any file of the host.
+//! Files that SQLite opens and removes by their paths.
+//!
+//! In a directory of another user, root acts as that user for such operations. Otherwise the user
+//! could redirect root to any file of the host.
 
 use std::fs;
 use std::io;
@@ -10,20 +12,20 @@ use std::path::{Path, PathBuf};
 use atomic_file::{ActingAsOwner, FileOwner};
 use rusqlite::{Connection, OpenFlags, ffi};
 
-/// Endings of the names of a database and of the further files that SQLite opens.
+/// Suffixes of a database and of the additional files that SQLite opens.
 const ENDINGS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
-/// A connection that is closed as the owner of its file: SQLite removes files then.
+/// Connection that is closed as the owner of the file, because SQLite removes files then.
 #[derive(Debug)]
 pub(crate) struct OwnersConnection {
     connection: Connection,
     owner: FileOwner,
-    /// Dropped after the connection.
+    /// Identity of the owner, dropped after the connection.
     closing: Option<ActingAsOwner>,
 }
 
 impl OwnersConnection {
-    /// Takes a connection over that was opened as this user.
+    /// Wraps a connection that was opened as this owner.
     pub(crate) const fn new(connection: Connection, owner: FileOwner) -> Self {
         Self { connection, owner, closing: None }
     }
@@ -39,15 +41,15 @@ impl Deref for OwnersConnection {
 
 impl Drop for OwnersConnection {
     fn drop(&mut self) {
-        // Otherwise it is closed as root: in a confined server.
+        // On failure, as in a confined server, the connection is closed as root.
         self.closing = self.owner.act().ok();
     }
 }
 
-/// Opens an existing database for reading and writing. The caller is its owner already.
+/// Opens an existing database for reading and writing. The caller must already act as the owner.
 ///
 /// # Errors
-/// Errors of SQLite, and a further file of the database that is no regular file.
+/// SQLite fails, or an additional file of the database is not a regular file.
 pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
     refuse_special(path)?;
     // One thread uses each handle: SQLite's locking of handles is not needed.
@@ -55,13 +57,13 @@ pub(crate) fn open(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, flags)
 }
 
-/// An error of a file's system call, as SQLite tells it.
+/// Converts the error of a file's system call to SQLite's error type.
 pub(crate) fn cannot_open(error: &io::Error) -> rusqlite::Error {
     let code = ffi::Error::new(ffi::SQLITE_CANTOPEN);
     rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }
 
-/// The names of a database and of its further files.
+/// Returns the names of a database and of its additional files.
 fn names(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
     ENDINGS.iter().map(|ending| {
         let mut file = path.as_os_str().to_owned();
@@ -70,7 +72,7 @@ fn names(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
     })
 }
 
-/// Refuses names of pipes and devices: SQLite would wait for the other end of a pipe, for ever.
+/// Refuses names of pipes and devices: SQLite would wait forever for a writer of the pipe.
 fn refuse_special(path: &Path) -> rusqlite::Result<()> {
     let is_special = |file: &PathBuf| fs::metadata(file).is_ok_and(|file| !file.is_file());
     let Some(file) = names(path).find(is_special) else { return Ok(()) };
@@ -78,11 +80,12 @@ fn refuse_special(path: &Path) -> rusqlite::Result<()> {
     Err(cannot_open(&io::Error::new(io::ErrorKind::InvalidInput, what)))
 }
 
-/// Refuses files that another user could have created under the names of the database, if root
-/// must remain root: in a directory of root with other writers, and in a confined server.
+/// Refuses files that another user could have created under the names of the database. Necessary
+/// where root must remain root: in a directory of root with other writers, and in a confined
+/// server.
 ///
 /// # Errors
-/// A file is a link, has another name, or is no regular file.
+/// A file is a link, has another name, or is not a regular file.
 pub(crate) fn refuse_planted(path: &Path) -> io::Result<()> {
     if !atomic_file::others_may_name_files(path)? {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Asynchronous look-ups in an SQLite file: a thread that owns the connection, and a bounded queue
-//! in front.
+//! Asynchronous look-ups in an SQLite file: a thread that owns the connection, with a bounded
+//! queue.
 
 use std::fmt;
 use std::path::Path;
@@ -15,11 +15,10 @@ use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
 type Job = Box<dyn FnOnce(&mut SqliteStore) + Send>;
 
-/// Look-ups in an SQLite file. A file system that hangs stops its thread and nothing else: look-ups
-/// behind wait for their deadlines, and those that were given up are skipped when the thread goes
-/// on.
+/// Look-ups in an SQLite file. A hanging file system blocks only the reader's thread. Queued
+/// look-ups wait for their deadlines, and the thread later skips the expired ones.
 pub struct SqliteReader {
-    /// Dropped to end the thread.
+    /// Dropped to stop the thread.
     jobs: Option<SyncSender<Job>>,
     /// Disconnected when the thread has closed the file.
     closed: Receiver<()>,
@@ -29,7 +28,7 @@ impl SqliteReader {
     /// Opens the file, as [`SqliteStore::open`], and starts the thread.
     ///
     /// # Errors
-    /// As [`SqliteStore::open`], or the system has no thread left.
+    /// [`SqliteStore::open`] fails, or the system cannot start another thread.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let mut store = SqliteStore::open(path)?;
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
@@ -51,7 +50,7 @@ impl SqliteReader {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(move |store: &mut SqliteStore| {
             if !reply.is_closed() {
-                // A look-up that was given up meanwhile needs no answer.
+                // A look-up cancelled while queued needs no answer.
                 let _ = reply.send(work(store));
             }
         });
@@ -81,8 +80,8 @@ impl UserReader for SqliteReader {
 }
 
 impl Drop for SqliteReader {
-    /// Waits until the thread has closed the file, so that SQLite empties its write-ahead log; not
-    /// for longer than `CLOSE_WITHIN`, as the file system may hang.
+    /// Waits until the thread has closed the file, when SQLite empties the write-ahead log. Waits
+    /// at most `CLOSE_WITHIN`, because the file system may hang.
     fn drop(&mut self) {
         drop(self.jobs.take());
         let _ = self.closed.recv_timeout(CLOSE_WITHIN);

@@ -1,4 +1,4 @@
-//! The traits of a back end, and the values they exchange.
+//! Traits of a back end, and the values that back ends exchange.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,50 +12,55 @@ use turn_types::Secret;
 use crate::error::StoreError;
 use crate::limits::{IN_FLIGHT_MAX, PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
 
-/// A look-up that is under way. Dropping it gives it up.
+/// Look-up in progress. Dropping the future cancels the look-up.
 pub type Lookup<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// Looks users up for the server. Any number of look-ups may be in flight; none blocks its caller,
-/// and the caller sets the deadline. Calls come from one thread, within a tokio runtime; opening a
-/// reader does not wait for a network. Names and realms are compared byte by byte: both sides
-/// prepare them as OpaqueString (RFC 8265 §4.2) before.
+/// Asynchronous look-ups of users, for the server.
+///
+/// Any number of look-ups may be in flight. No call blocks, and the caller sets the deadline. All
+/// calls are made from one thread, within a tokio runtime. Opening a reader does not wait for a
+/// network.
+///
+/// Names and realms are compared byte by byte. Both sides have prepared them as OpaqueString (RFC
+/// 8265 §4.2).
 pub trait UserReader: Send {
-    /// Looks a user up.
+    /// Looks up a user.
     fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>>;
 
-    /// A number that differs from the last one when users have changed in between.
+    /// Returns a number that differs from the last returned number if users have changed in
+    /// between.
     fn revision(&self) -> Lookup<u64>;
 
-    /// Maximum number of look-ups that the store serves at the same time. Further ones wait before
-    /// their deadline starts: a limit of this process is not an outage of the store.
+    /// Returns the maximum number of look-ups that the store serves concurrently. Further look-ups
+    /// wait before their deadline starts: a limit of this process is not an outage of the store.
     fn concurrent_max(&self) -> usize {
         IN_FLIGHT_MAX
     }
 
-    /// Returns whether each change makes another revision now. Where it does not, answers are good
-    /// for a short time.
+    /// Returns true if each change currently causes a new revision. Otherwise answers are valid
+    /// only for a short time.
     fn reports_changes(&self) -> bool {
         true
     }
 }
 
-/// Changes and lists users for commands and at the start of the server. It blocks.
+/// Changes and lists of users, for commands and for the start of the server. All functions block.
 ///
 /// # Errors
-/// Errors of the store, in all functions.
+/// All functions return errors of the store.
 pub trait UserEditor {
-    /// Adds a user; [`StoreError::Exists`] when the realm has one of this name.
+    /// Adds a user. Returns [`StoreError::Exists`] if the realm has a user with this name.
     fn add(&mut self, user: &NewUser) -> Result<(), StoreError>;
 
-    /// Adds a user, or replaces keys and limit of the one of this name; returns whether there was
-    /// one.
+    /// Adds a user, or replaces the keys and the limit of the user with this name. Returns true if
+    /// the user existed.
     fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError>;
 
-    /// Replaces the keys of the user of this name; returns whether there is one.
+    /// Replaces the keys of the user with this name. Returns true if the user exists.
     fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError>;
 
-    /// Sets the limit of a user's allocations, as in [`UserRecord`]; returns whether there is this
-    /// user.
+    /// Sets the limit of a user's allocations, as in [`UserRecord`]. Returns true if the user
+    /// exists.
     fn set_allocations_max(
         &mut self,
         realm: &str,
@@ -63,86 +68,89 @@ pub trait UserEditor {
         allocations_max: Option<u32>,
     ) -> Result<bool, StoreError>;
 
-    /// Deletes a user; returns whether there was one. Existing allocations end at their next
+    /// Deletes a user. Returns true if the user existed. Existing allocations expire at their next
     /// refresh.
     fn delete(&mut self, realm: &str, name: &str) -> Result<bool, StoreError>;
 
-    /// Looks a user up.
+    /// Looks up a user.
     fn user(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError>;
 
-    /// Users in the order of realm and name.
+    /// Returns a page of users, sorted by realm and name.
     fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError>;
 
-    /// Realms and the number of their users, the largest first; at most `REALMS_MAX`.
+    /// Returns at most `REALMS_MAX` realms with their number of users, sorted by that number, the
+    /// largest first.
     fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError>;
 
-    /// Returns whether a realm has a user with an MD5 key only.
+    /// Returns true if a realm has a user with only an MD5 key.
     fn has_md5_only(&mut self, realm: &str) -> Result<bool, StoreError>;
 }
 
 /// Key of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UserQuery {
-    /// By USERNAME.
+    /// Look-up by USERNAME.
     Name(Arc<str>),
-    /// By USERHASH: SHA-256 of `name:realm` (RFC 8489 §14.4).
+    /// Look-up by USERHASH: SHA-256 of `name:realm` (RFC 8489 §14.4).
     Hash([u8; 32]),
 }
 
-/// The long-term keys of a user (RFC 8489 §9.2.2).
+/// Long-term keys of a user (RFC 8489 §9.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserKeys {
     /// MD5(name ":" realm ":" password).
     pub md5: Secret<[u8; 16]>,
-    /// SHA-256 of the same; absent for users imported from a database with MD5 keys only.
+    /// SHA-256(name ":" realm ":" password). Absent for users imported from a database with only
+    /// MD5 keys.
     pub sha256: Option<Secret<[u8; 32]>>,
 }
 
-/// A user, for authentication.
+/// User data for authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRecord {
-    /// The name in clear, also when it was looked up by its hash.
+    /// Name in clear text, also after a look-up by hash.
     pub name: Arc<str>,
-    /// The keys.
+    /// Long-term keys.
     pub keys: UserKeys,
-    /// Limit of allocations, instead of `quotas.allocations_per_user`; 0 is no limit.
+    /// Maximum number of allocations, instead of `quotas.allocations_per_user`; 0 means no limit.
     pub allocations_max: Option<u32>,
 }
 
-/// A user, for lists: without secrets.
+/// User data for lists, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSummary {
-    /// The realm.
+    /// Realm of the user.
     pub realm: String,
-    /// The name.
+    /// Name of the user.
     pub name: String,
-    /// As in [`UserRecord`].
+    /// Maximum number of allocations, as in [`UserRecord`].
     pub allocations_max: Option<u32>,
-    /// Time of addition, in seconds since 1970; `None` where the database does not keep it.
+    /// Time of addition, in seconds since 1970. `None` if the database does not store the time.
     pub created: Option<u64>,
 }
 
-/// Part of the list of users.
+/// Request for one page of the list of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The realm; `None`: all.
+    /// Realm of the users; `None` selects all realms.
     pub realm: Option<String>,
-    /// The last user of the page before.
+    /// Last user of the previous page.
     pub after: Option<Position>,
     /// Maximum number of users.
     pub limit: u32,
 }
 
-/// A place in the list of users.
+/// Position in the list of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The realm.
+    /// Realm of the user.
     pub realm: String,
-    /// The name.
+    /// Name of the user.
     pub name: String,
 }
 
-/// A user to be added: name and realm prepared, keys made, the password forgotten.
+/// User to be added: name and realm are prepared, keys are derived, and the password is not
+/// retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewUser {
     pub(crate) realm: String,
@@ -153,12 +161,11 @@ pub struct NewUser {
 }
 
 impl NewUser {
-    /// Makes the keys of a user.
+    /// Derives the keys of a user.
     ///
     /// # Errors
-    /// [`StoreError::Name`], [`StoreError::Realm`] or [`StoreError::Password`] when one of them is
-    /// empty, too long, or not allowed by OpaqueString (control characters, unassigned code
-    /// points).
+    /// [`StoreError::Name`], [`StoreError::Realm`] or [`StoreError::Password`]: the value is empty,
+    /// too long, or not allowed by OpaqueString (control characters, unassigned code points).
     pub fn new(
         realm: &str,
         name: &str,
@@ -184,11 +191,11 @@ impl NewUser {
         })
     }
 
-    /// A user with a key that another server made, as MD5 of name, realm and password; its clients
-    /// cannot use SHA-256.
+    /// Creates a user from an MD5 key of another server, derived from name, realm and password.
+    /// Clients of this user cannot use SHA-256.
     ///
     /// # Errors
-    /// As [`NewUser::new`].
+    /// Fails for the reasons of [`NewUser::new`].
     pub fn with_md5(
         realm: &str,
         name: &str,
@@ -198,11 +205,11 @@ impl NewUser {
         Self::with_keys(realm, name, UserKeys { md5, sha256: None }, allocations_max)
     }
 
-    /// A user with the key that coturn makes of a password: of its bytes as they are. Its clients
-    /// cannot use SHA-256.
+    /// Creates a user with the key that coturn derives from the bytes of an unprepared password.
+    /// Clients of this user cannot use SHA-256.
     ///
     /// # Errors
-    /// As [`NewUser::new`].
+    /// Fails for the reasons of [`NewUser::new`].
     pub fn with_unprepared(
         realm: &str,
         name: &str,
@@ -212,10 +219,10 @@ impl NewUser {
         Self::with_md5(realm, name, Secret::new(md5), None)
     }
 
-    /// A user with keys that exist already, made from this name and realm.
+    /// Creates a user with existing keys, derived from this name and realm.
     ///
     /// # Errors
-    /// As [`NewUser::new`].
+    /// Fails for the reasons of [`NewUser::new`].
     pub fn with_keys(
         realm: &str,
         name: &str,
@@ -229,35 +236,35 @@ impl NewUser {
         Ok(Self { keys, userhash, realm, name, allocations_max })
     }
 
-    /// The prepared name, as the user has to send it.
+    /// Returns the prepared name, as the user must send it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The keys, made from name, realm and password.
+    /// Returns the keys, derived from name, realm and password.
     #[must_use]
     pub const fn keys(&self) -> &UserKeys {
         &self.keys
     }
 
-    /// Limit of allocations, as in [`UserRecord`].
+    /// Returns the maximum number of allocations, as in [`UserRecord`].
     #[must_use]
     pub const fn allocations_max(&self) -> Option<u32> {
         self.allocations_max
     }
 
-    /// The prepared realm.
+    /// Returns the prepared realm.
     #[must_use]
     pub fn realm(&self) -> &str {
         &self.realm
     }
 }
 
-/// Brings a name into the form in which it is stored and looked up ([`UserName`]).
+/// Converts a name to the form in which names are stored and looked up ([`UserName`]).
 ///
 /// # Errors
-/// [`StoreError::Name`], as [`NewUser::new`].
+/// [`StoreError::Name`], for the reasons of [`NewUser::new`].
 pub fn prepared_name(name: &str) -> Result<String, StoreError> {
     let name = UserName::new(name).map_err(|error| StoreError::Name { what: error.to_string() })?;
     Ok(name.into_string())

@@ -1,7 +1,7 @@
-//! Coturn's tables besides that of users, for all kinds of databases: names, columns and keys, rows
-//! as text.
+//! Coturn's tables other than the user table, for all kinds of databases: names, columns and keys,
+//! with rows as text.
 
-/// A table of coturn's layout.
+/// Table of coturn's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     /// Shared secrets: realm, value.
@@ -12,20 +12,20 @@ pub enum Table {
     Options,
     /// Peers that clients may reach: realm, range.
     AllowedPeers,
-    /// Peers that clients may not reach: realm, range.
+    /// Peers that clients must not reach: realm, range.
     DeniedPeers,
-    /// Keys of access tokens: name, key in base64, begin in seconds since 1970, lifetime in seconds
-    /// (0: no end), algorithm, realm.
+    /// Keys of access tokens: name, key in base64, start in seconds since 1970, lifetime in seconds
+    /// (0: unlimited), algorithm, realm.
     TokenKeys,
     /// Users of the page for administrators: name, realm, password.
     Admins,
 }
 
-/// The values of a row, in the order of [`Table::columns`].
+/// Values of a row, in the order of [`Table::columns`].
 pub type Row = Vec<String>;
 
 impl Table {
-    /// Every table.
+    /// All tables.
     pub const ALL: [Self; 7] = [
         Self::Secrets,
         Self::Origins,
@@ -36,7 +36,7 @@ impl Table {
         Self::Admins,
     ];
 
-    /// Its name in SQL.
+    /// Returns the name of the table in SQL.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Table {
         }
     }
 
-    /// Its columns in SQL; those of the key come first.
+    /// Returns the columns of the table in SQL, the key columns first.
     #[must_use]
     pub const fn columns(self) -> &'static [&'static str] {
         match self {
@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// Number of columns of the key.
+    /// Returns the number of key columns.
     pub(crate) const fn keys(self) -> usize {
         match self {
             Self::Secrets | Self::Options | Self::AllowedPeers | Self::DeniedPeers => 2,
@@ -72,10 +72,10 @@ impl Table {
     }
 }
 
-/// Columns that are numbers.
+/// Columns with numeric values.
 const NUMBERS: [&str; 2] = ["timestamp", "lifetime"];
 
-/// A dialect of SQL.
+/// Dialect of SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     #[cfg(feature = "postgresql")]
@@ -86,7 +86,8 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// All rows as text, at most a number that is part of the statement.
+    /// Returns a statement that selects all rows as text, sorted, at most `limit`. The limit is a
+    /// part of the text.
     pub(crate) fn select(self, table: Table, limit: u32) -> String {
         let text = match self {
             #[cfg(feature = "mysql")]
@@ -102,7 +103,7 @@ impl Dialect {
         format!("SELECT {columns} FROM {} ORDER BY {order} LIMIT {limit}", table.name())
     }
 
-    /// Adds a row, or replaces the one with its key.
+    /// Returns a statement that adds a row, or replaces the row with the same key.
     pub(crate) fn upsert(self, table: Table) -> String {
         let columns = table.columns();
         let quoted: Vec<String> = columns.iter().map(|column| self.quoted(column)).collect();
@@ -117,7 +118,7 @@ impl Dialect {
         let conflict = match self {
             #[cfg(feature = "mysql")]
             Self::Mysql if others.is_empty() => {
-                // Not IGNORE, which passes over a value that is too long as well.
+                // INSERT IGNORE would also ignore a value that is too long.
                 let first = keys.first().map(String::as_str).unwrap_or_default();
                 format!("ON DUPLICATE KEY UPDATE {first} = {first}")
             }
@@ -139,11 +140,12 @@ impl Dialect {
         )
     }
 
-    /// Deletes the rows with these columns, the first of the key.
+    /// Returns a statement that deletes the rows with certain values in the first `columns` key
+    /// columns.
     pub(crate) fn delete(self, table: Table, columns: usize) -> String {
         let is = |(number, column): (usize, &&str)| {
             let binary = match self {
-                // The usual collations take upper and lower case for the same.
+                // The usual collations ignore case.
                 #[cfg(feature = "mysql")]
                 Self::Mysql => "BINARY ",
                 _ => "",

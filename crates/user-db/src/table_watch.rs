@@ -1,5 +1,5 @@
-//! Reads tables of coturn's layout again and again, on a thread of its own. A database that fails,
-//! hangs or has too many rows leaves the last known ones in place.
+//! Repeated reading of coturn's tables, on a dedicated thread. If the database fails, hangs or has
+//! too many rows, the last known rows remain.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::limits::TABLE_ROWS_MAX;
 use crate::server::{Purpose, open};
 use crate::table::{Row, Table};
 
-/// Times of a watch.
+/// Times of a table watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableWatchOptions {
-    /// Shortest interval of readings.
+    /// Minimum interval between readings.
     pub every: Duration,
-    /// Longest interval of readings.
+    /// Maximum interval between readings.
     pub at_least_every: Duration,
     /// Deadline of a reading.
     pub within: Duration,
@@ -36,8 +36,8 @@ impl Default for TableWatchOptions {
 }
 
 impl TableWatchOptions {
-    /// Pause behind a reading: of a large Redis, where a reading walks over all keys, a tenth of
-    /// its time is taken at most.
+    /// Returns the pause after a reading. In a large Redis, a reading scans all keys: the pause
+    /// limits readings to a tenth of the time.
     fn pause(&self, took: Duration) -> Duration {
         (took * 9).max(self.every).min(self.at_least_every)
     }
@@ -46,7 +46,7 @@ impl TableWatchOptions {
 /// Result of the last reading.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// The last known rows, sorted; `None` before the first reading that succeeded.
+    /// Last known rows, sorted. `None` before the first successful reading.
     pub rows: Option<Arc<Vec<(Table, Row)>>>,
     /// Error of the last reading.
     pub failure: Option<Arc<StoreError>>,
@@ -54,14 +54,15 @@ pub struct Reading {
     pub readings: u64,
 }
 
-/// Readings of tables; the thread ends with the value.
+/// Watch of tables. Dropping the value stops the thread.
 pub struct TableWatch(watch::Receiver<Reading>);
 
 impl TableWatch {
-    /// Starts the thread. Waits for no network.
+    /// Starts the thread. Does not wait for the network.
     ///
     /// # Errors
-    /// As [`check_url`](crate::check_url), or the system has no thread left.
+    /// [`check_url`](crate::check_url) would fail for the URL, or the system cannot start another
+    /// thread.
     pub fn start(
         url: &str,
         tables: Vec<Table>,
@@ -73,7 +74,7 @@ impl TableWatch {
         let runtime = runtime.map_err(StoreError::Threads)?;
         let work = move || {
             runtime.block_on(read_again(&database, &tables, options, &sender));
-            // A connection that hangs is not waited for.
+            // Does not wait for a connection that hangs.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("user-tables".to_owned()).spawn(work);
@@ -81,11 +82,11 @@ impl TableWatch {
         Ok(Self(receiver))
     }
 
-    /// The next reading that differs from the last one, in rows or in success. May be dropped and
-    /// called again.
+    /// Waits for the next reading that differs from the last one, in rows or in success. The future
+    /// may be dropped, and the function called again.
     pub async fn changed(&mut self) -> Reading {
         if self.0.changed().await.is_err() {
-            // The thread has ended, which it does by a panic alone: the last rows stay.
+            // The thread stops only by a panic. The last rows remain.
             std::future::pending::<()>().await;
         }
         self.0.borrow_and_update().clone()
@@ -111,7 +112,8 @@ async fn read_again(
             found = read(database, tables, options.within) => found,
             () = sender.closed() => return,
         };
-        // The shorter of two: one that waited for a server which hung took no time of it.
+        // The shorter of two durations: a reading delayed by a hanging server did not load the
+        // server.
         let pause = options.pause(took.min(begun.elapsed()));
         if found.is_ok() {
             took = begun.elapsed();
@@ -125,7 +127,7 @@ async fn read_again(
 }
 
 impl Reading {
-    /// Takes a reading; returns whether rows or success differ from the last one.
+    /// Stores a reading. Returns true if rows or success differ from the last reading.
     fn take(&mut self, found: Result<Vec<(Table, Row)>, StoreError>) -> bool {
         let is_first = self.readings == 0;
         self.readings += 1;

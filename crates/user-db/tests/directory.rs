@@ -1,5 +1,5 @@
-//! The directory: its queue, its cache, look-ups in flight and their deadlines, and changes by
-//! other processes.
+//! Tests of the directory: the queue, the cache, look-ups in flight and their deadlines, and
+//! changes by other processes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::support::{TempDir, by_name, user};
 
 pub(crate) const REALM: &str = "example.org";
 
-/// Checks for changes at every look-up, so that no test has to wait.
+/// Options with a check for changes at every look-up, to avoid waits in tests.
 pub(crate) const AT_ONCE: DirectoryOptions = DirectoryOptions {
     changes_after: Duration::ZERO,
     known_for: Duration::from_secs(3600),
@@ -83,20 +83,20 @@ pub(crate) fn some_user() -> UserRecord {
     UserRecord { name: "alice".into(), keys, allocations_max: None }
 }
 
-/// A store whose answers are made by the test, in any order.
+/// Store whose answers the test provides, in any order.
 #[derive(Clone, Default)]
 pub(crate) struct Scripted {
     waiting: Arc<Mutex<Vec<Waiting>>>,
     pub(crate) revision: Arc<AtomicU64>,
 }
 
-/// The name of a look-up, and its answer.
+/// Name of a look-up, and the sender of the answer.
 type Waiting = (Arc<str>, Reply);
 
 type Reply = oneshot::Sender<Result<Option<UserRecord>, StoreError>>;
 
 impl Scripted {
-    /// Waits until so many look-ups have begun.
+    /// Waits until this number of look-ups have started.
     fn begun(&self, count: usize) {
         while self.waiting.lock().unwrap().len() < count {
             std::thread::yield_now();
@@ -113,7 +113,7 @@ impl Scripted {
         let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
 
-    /// Number of look-ups of this name that were not dropped.
+    /// Returns the number of look-ups of this name that were not dropped.
     pub(crate) fn open(&self, name: &str) -> usize {
         let waiting = self.waiting.lock().unwrap();
         waiting.iter().filter(|(waiting, reply)| **waiting == *name && !reply.is_closed()).count()
@@ -190,7 +190,7 @@ impl UserReader for Serial {
     }
 }
 
-/// A flood of names fills no queue in the store, where clients are not told apart.
+/// A flood of names must not fill a queue in the store, which cannot distinguish clients.
 #[test]
 fn a_flood_at_a_slow_store_is_no_outage_for_others() {
     let options = DirectoryOptions {
@@ -210,7 +210,7 @@ fn a_flood_at_a_slow_store_is_no_outage_for_others() {
     assert!(matches!(answer, Answer::Unknown), "{answer:?}");
 }
 
-/// Many look-ups are in flight when a quick store becomes slow. The store answers some look-ups. An
+/// A fast store becomes slow while many look-ups are in flight, and answers only some of them. An
 /// outage would admit a deleted user.
 #[test]
 fn a_flood_at_a_store_that_becomes_slow_is_no_outage() {
@@ -244,7 +244,7 @@ fn a_flood_at_a_store_that_becomes_slow_is_no_outage() {
     assert!(late > 100, "{late}");
 }
 
-/// A store with two connections, which answers none of its look-ups.
+/// Store with two connections that answers none of its look-ups.
 struct Pool(Scripted);
 
 impl UserReader for Pool {
@@ -261,7 +261,7 @@ impl UserReader for Pool {
     }
 }
 
-/// A limit of the own process is no outage, in which known users go on without the store.
+/// A limit of this process is not an outage, in which known users are served without the store.
 #[test]
 fn what_waits_for_a_connection_is_overloaded_and_not_unavailable() {
     let store = Scripted::default();
@@ -316,7 +316,7 @@ fn an_answer_from_before_a_change_reaches_no_later_ticket() {
     store.begun(1);
     store.revision.store(1, Ordering::Relaxed);
     find(2, "alice");
-    // Its look-up begins after the check for changes that ticket 2 has started.
+    // Bob's look-up starts after the check for changes that ticket 2 has started.
     find(3, "bob");
     store.begun(2);
     store.answer("alice", Ok(false));
@@ -341,7 +341,7 @@ fn a_directory_that_is_dropped_has_closed_its_file() {
     assert!(!log.exists(), "SQLite removes it when the file is closed");
 }
 
-/// A store that never answers about alice, and about all others at once, so within any deadline.
+/// Store that never answers about alice, and answers about all others immediately.
 struct HangsForAlice;
 
 impl UserReader for HangsForAlice {
@@ -358,7 +358,7 @@ impl UserReader for HangsForAlice {
     }
 }
 
-/// Its answer is 500 for the client, as of a store that fails.
+/// The client receives error 500, as for a store that fails.
 #[test]
 fn a_store_that_hangs_is_answered_for_at_the_deadline() {
     let within = Duration::from_millis(20);
@@ -375,7 +375,7 @@ fn a_store_that_hangs_is_answered_for_at_the_deadline() {
     assert!(matches!(ask(&directory, &answered, 3, "bob"), Answer::Unknown));
 }
 
-/// A check for changes that hangs is no different.
+/// A check for changes that hangs has the deadline of a look-up.
 #[test]
 fn a_check_for_changes_has_the_same_deadline() {
     struct Hanging;
@@ -394,7 +394,7 @@ fn a_check_for_changes_has_the_same_deadline() {
     assert!(matches!(ask(&directory, &answered, 2, "alice"), Answer::Unavailable(_)));
 }
 
-/// Knows every user at first, and hangs when told to.
+/// Store that first has every user, and later hangs on command.
 #[derive(Clone, Default)]
 struct Failing(Arc<AtomicBool>);
 
@@ -549,7 +549,7 @@ fn a_full_queue_refuses_and_every_look_up_is_answered() {
         asked += 1;
         overloaded += answered.try_iter().filter(|(_, answer)| is_overloaded(answer)).count();
     }
-    // Every accepted look-up gets a response, also at the end.
+    // Every accepted look-up gets a response, also when the directory is dropped.
     end_answering(directory, &store);
     assert_eq!(answered.iter().count() + overloaded, asked as usize);
 }
@@ -572,8 +572,8 @@ fn end_answering(directory: Directory<u32>, store: &Scripted) {
     });
 }
 
-/// A flood of names from one site, of which the store has more than it can answer: others come
-/// next, and clients with an allocation before all.
+/// A flood of names from one site exceeds the capacity of the store. Clients of other sites are
+/// served next, and clients with an allocation before all others.
 #[test]
 fn look_ups_of_other_networks_come_before_a_flood() {
     let store = Scripted::default();
@@ -612,7 +612,7 @@ fn a_failure_is_not_kept() {
     }
 }
 
-/// An own limit is not a failure of the store: no last known answer is used.
+/// A limit of this process is not a failure of the store: no last known answer is used.
 #[test]
 fn what_is_not_asked_for_lack_of_space_or_time_is_overloaded() {
     let store = Scripted::default();

@@ -1,4 +1,4 @@
-//! Outages of a store: probes, their end, and users whom the store has refused before.
+//! Outages of a store: probes, recovery, and users whom the store has refused before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use user_db::{
 use crate::directory::{AT_ONCE, CLIENT, REALM, Scripted, some_user, start_with};
 use crate::support::by_name;
 
-/// Scripted store, its directory, and reports: true for a failure.
+/// Scripted store with its directory, and the health reports: true for a failure.
 struct Outage {
     store: Scripted,
     directory: Directory<u32>,
@@ -23,7 +23,7 @@ struct Outage {
 }
 
 impl Outage {
-    /// Alice was known before the outage, in which a look-up of her fails.
+    /// Starts an outage by a failed look-up of alice, who was known before.
     fn of_alice(probe_every: Duration) -> Self {
         let store = Scripted::default();
         let options = DirectoryOptions { probe_every, ..AT_ONCE };
@@ -50,13 +50,13 @@ impl Outage {
         assert!(self.reported.recv_timeout(PATIENCE).unwrap());
     }
 
-    /// Ends the next look-up or probe of a name.
+    /// Answers the next look-up or probe of a name.
     fn answer(&self, name: &str, answer: Result<bool, StoreError>) {
         eventually("the store is asked", || self.store.open(name) == 1);
         self.store.answer(name, answer);
     }
 
-    /// Looks up a user; with the store's response to a look-up that reaches it.
+    /// Looks up a user. `of_store` is the store's response, if the look-up reaches the store.
     fn ask(&self, name: &str, of_store: Option<Result<bool, StoreError>>) -> Answer {
         assert!(self.directory.find(1, CLIENT, REALM.into(), by_name(name)));
         if let Some(answer) = of_store {
@@ -69,7 +69,7 @@ impl Outage {
 const PATIENCE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(10);
 
-/// Alice was deleted right before or in the outage.
+/// Alice was deleted shortly before or during the outage.
 #[test]
 fn the_end_of_an_outage_is_noticed_while_nobody_asks() {
     let outage = Outage::of_alice(SOON);
@@ -162,7 +162,7 @@ fn a_refused_user_is_refused_by_the_other_key_in_an_outage() {
     }
 }
 
-/// Knows all users in state 0 and none in state 1, and hangs in state 2.
+/// Store that has all users in state 0, no users in state 1, and hangs in state 2.
 struct ByState(Arc<AtomicU64>);
 
 impl UserReader for ByState {

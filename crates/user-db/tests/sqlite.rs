@@ -99,7 +99,7 @@ fn a_file_that_others_can_read_is_refused() {
             path.display()
         )
     );
-    // A group may: volumes of containers come with one.
+    // A group may have access: volumes of containers have one.
     fs::set_permissions(&path, Permissions::from_mode(0o660)).unwrap();
     SqliteStore::open(&path).unwrap();
 }
@@ -199,8 +199,8 @@ fn locks(path: &Path) -> usize {
         .count()
 }
 
-/// Without its lock, another process that closes the file takes itself for the last one, and
-/// removes the log that this process reads: later changes would not be seen.
+/// Without its lock, another process that closes the file treats itself as the last one. It then
+/// removes the log that this process reads, and later changes would be missed.
 #[test]
 fn a_second_handle_leaves_the_locks_of_the_first() {
     let dir = TempDir::new();
@@ -359,7 +359,7 @@ fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
         assert_eq!((metadata.uid(), metadata.gid()), (12_345, 54_321));
     }
     drop(store);
-    // One that is there already stays whose it is: its name may be a link to any file.
+    // The owner of an existing file is unchanged: the name may be a link to any file.
     chown(dir.database(), Some(1), Some(1)).unwrap();
     let refused = SqliteStore::open(&dir.database()).unwrap_err().to_string();
     assert!(refused.contains("need to belong to the user"), "{refused}");
@@ -388,11 +388,11 @@ fn root_opens_nothing_of_its_own_in_a_directory_of_another_user() {
             fs::remove_file(file.unwrap().path()).unwrap();
         });
     }
-    // The thread is root's again.
+    // The thread acts as root again.
     fs::write(own.file("of-root"), "").unwrap();
 }
 
-/// SQLite removes files at the end; the directory's owner has put a link in its place.
+/// SQLite removes files when closing. The directory's owner has replaced such a file with a link.
 #[test]
 fn root_removes_nothing_of_its_own_through_a_directory_of_another_user() {
     let (dir, own) = (TempDir::new(), TempDir::new());
@@ -410,7 +410,7 @@ fn root_removes_nothing_of_its_own_through_a_directory_of_another_user() {
     assert!(files.iter().all(|file| file.exists()));
 }
 
-/// `/tmp`, and the volumes of some containers.
+/// Directories such as `/tmp`, and the volumes of some containers.
 #[test]
 fn root_follows_no_link_in_a_directory_that_all_write_to() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {

@@ -1,4 +1,4 @@
-//! Rows that the server cannot use: the user is refused, and the database does not count as
+//! Rows that the server cannot use: the user is refused, but the database is not treated as
 //! failing. Operators disable users by such keys.
 
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +14,7 @@ use crate::support::{TempDir, by_name, user};
 
 const REALM: &str = "example.org";
 
-/// A directory that keeps each answer until the database reports a change, and the reports about
+/// Directory that caches each answer until the database reports a change, with the reports about
 /// the database.
 struct World {
     directory: Directory<()>,
@@ -46,7 +46,8 @@ impl World {
         self.answers.recv().unwrap()
     }
 
-    /// A refusal that names the user, and neither the stored text nor an outage.
+    /// Returns true for a refusal that names the user, without the stored text, and without an
+    /// outage.
     fn is_refused(&self, name: &str, stored: &str) -> bool {
         let answer = self.ask(name, false);
         if let Answer::Unusable(error) = &answer {
@@ -120,7 +121,8 @@ fn a_user_with_an_unusable_key_in_a_server_is_refused() {
     }
 }
 
-/// A migration that changes the type of the column: the database answers, and no kept key is used.
+/// A migration changes the type of the column. The database still answers, and no cached key is
+/// used.
 #[test]
 fn a_column_of_another_type_is_no_outage() {
     for (kind, change) in [
@@ -141,8 +143,8 @@ fn a_column_of_another_type_is_no_outage() {
     }
 }
 
-/// A denied key concerns one user, who must not bring back the kept answers about others. Without a
-/// right that all look-ups need, the operator has a warning, and known users are served.
+/// A denied key concerns one user, and must not re-enable cached answers about others. If a right
+/// that all look-ups need is missing, the operator gets a warning, and known users are served.
 #[test]
 fn a_key_that_redis_denies_is_no_outage_and_a_denied_command_is_one() {
     let Some(server) = require(DatabaseServer::start(DatabaseKind::Redis)) else { return };
@@ -183,12 +185,12 @@ fn a_key_that_redis_denies_is_no_outage_and_a_denied_command_is_one() {
     for number in 0..20 {
         assert!(matches!(world.ask(&format!("stranger{number}"), false), Answer::Unavailable(_)));
     }
-    // The probes of the outage share it as well; this program opens one for each reading.
+    // The probes of the outage share the connection too. This program opens one for each reading.
     let opened = connections() - before;
     assert!(opened < 5, "{opened}");
 }
 
-/// Failed logins are repeated until one succeeds.
+/// A failed login is repeated until a login succeeds.
 #[test]
 fn a_login_to_redis_that_failed_is_repeated() {
     let Some(server) = require(DatabaseServer::start(DatabaseKind::Redis)) else { return };

@@ -1,4 +1,4 @@
-//! The compiled programs, and the memory that user space shares with them.
+//! Compiled BPF programs, and the memory that user space shares with them.
 
 pub(crate) mod entries;
 pub(crate) mod layout;

@@ -1,10 +1,10 @@
 //! Network devices, and their support for the kernel path.
 //!
-//! All functions concern the network namespace of the calling thread, at the moment of the call:
-//! devices come, go and change. [`devices`] lists them, [`carrying()`] selects the devices of the
-//! server's traffic, [`choose`] selects the hooks for a device, [`may_leave`] checks outbound
-//! support, [`forwarding`] enables look-ups of next hops, and [`missing_capabilities`] names the
-//! capabilities that the process lacks.
+//! All functions concern the network namespace of the calling thread, at the moment of the call.
+//! Devices are added, removed and changed at any time. [`devices`] lists the devices.
+//! [`carrying()`] selects the devices of the server's traffic. [`choose`] selects the hooks for a
+//! device. [`may_leave`] checks outbound support. [`forwarding`] enables look-ups of next hops.
+//! [`missing_capabilities`] names the capabilities that the process lacks.
 
 mod carrying;
 mod choice;
@@ -24,55 +24,57 @@ pub use carrying::carrying;
 pub use choice::{Choice, Hook, NATIVE_MTU_MAX, choose, may_leave};
 pub use privilege::{kernel_is_older_than, kernel_release, missing_capabilities};
 
-/// A network device.
+/// Network device of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, as `ip link` shows it.
+    /// Name of the device, as shown by `ip link`.
     pub name: String,
-    /// Its number in this network namespace, 1 or more.
+    /// Index of the device in this network namespace, at least 1.
     pub index: u32,
-    /// Its own address; zeros where it has none, or one of another length.
+    /// Link-layer address. Zeros if the device has no address, or an address with another length.
     pub mac: [u8; 6],
-    /// The longest packet that it sends, in bytes, without the Ethernet header.
+    /// Maximum length of a sent packet in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Administratively up. There may be no carrier yet.
+    /// True if the device is administratively up. A carrier may be missing.
     pub up: bool,
-    /// Kind of device.
+    /// Kind of the device.
     pub kind: Kind,
-    /// It is a port of a bridge, a bond or the like, which routes lead to in its place.
+    /// True if the device is a port of a bridge, a bond or a similar device. Routes lead to that
+    /// device, not to the port.
     pub port: bool,
-    /// It is one end of a pair, of Linux's driver `veth`.
+    /// True if the device is one end of a pair, made by Linux's driver `veth`.
     pub veth: bool,
-    /// XDP features of its driver; `None` if the kernel does not report them (before Linux 6.3).
+    /// XDP features of the driver. `None` if the kernel does not report features (before Linux
+    /// 6.3).
     pub xdp: Option<XdpFeatures>,
 }
 
-/// Kind of a device.
+/// Kind of a network device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The loopback device.
     Loopback,
-    /// A network card, or one that a hypervisor shows, with Ethernet frames.
+    /// The device is a network card, real or provided by a hypervisor, with Ethernet frames.
     Physical,
-    /// Made by software of this host, with Ethernet frames: veth, bridge, VLAN, bond, macvlan, tap
-    /// and the like.
+    /// The device is made by software of this host, with Ethernet frames: veth, bridge, VLAN, bond,
+    /// macvlan, tap and similar.
     Virtual,
-    /// Its packets have no Ethernet header: tun, WireGuard, PPP.
+    /// The packets of the device have no Ethernet header: tun, WireGuard, PPP.
     NotEthernet,
 }
 
-/// XDP features of a driver.
+/// XDP features of a device's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// It runs programs, and drops or passes packets as they say.
+    /// True if the driver runs programs, and drops or passes packets according to the result.
     pub basic: bool,
-    /// Its programs may redirect packets to other devices.
+    /// True if programs may redirect packets from this device to other devices.
     pub redirect: bool,
-    /// It can send packets that programs of other devices redirect to it, at this moment: many
-    /// drivers can only while a program is attached to the device itself, and a veth only while its
-    /// peer accepts whole frames (a program on it, or `ethtool -K PEER gro on`).
+    /// True if the device can now send packets that programs of other devices redirect. Many
+    /// drivers can do so only while a program is attached to the device. A veth can do so only
+    /// while the peer accepts complete frames (a program on the peer, or `ethtool -K PEER gro on`).
     pub ndo_xmit: bool,
-    /// All bits, as the kernel gave them (`enum netdev_xdp_act`).
+    /// All feature bits as reported by the kernel (`enum netdev_xdp_act`).
     pub bits: u64,
 }
 
@@ -92,10 +94,11 @@ impl XdpFeatures {
     }
 }
 
-/// All devices of this network namespace, in the order of their numbers.
+/// Returns all devices of this network namespace, sorted by index.
 ///
 /// # Errors
-/// The kernel does not answer on netlink sockets, as where a filter of system calls forbids them.
+/// The kernel does not answer on netlink sockets, for example if a system call filter forbids such
+/// sockets.
 pub fn devices() -> io::Result<Vec<Device>> {
     let mut devices = links()?;
     if let Some(features) = xdp_features()? {
@@ -106,7 +109,7 @@ pub fn devices() -> io::Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// All devices, without the XDP features of their drivers.
+/// Returns all devices, without the XDP features of the drivers.
 fn links() -> io::Result<Vec<Device>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let answers = socket.ask(&Request::dump(libc::RTM_GETLINK, &[0; LINK_HEADER]))?;
@@ -115,13 +118,13 @@ fn links() -> io::Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// Bytes of `struct ifinfomsg`.
+/// Size of `struct ifinfomsg` in bytes.
 const LINK_HEADER: usize = 16;
 
-/// Of linux/if_link.h.
+/// Attribute of linux/if_link.h: the kind of device that a port belongs to.
 const IFLA_INFO_SLAVE_KIND: u16 = 4;
 
-/// A device, of an answer to `RTM_GETLINK`.
+/// Decodes a device from an answer to `RTM_GETLINK`.
 fn read_link(answer: &[u8]) -> Option<Device> {
     let (header, attributes) = answer.split_at_checked(LINK_HEADER)?;
     let hardware = u16::from_ne_bytes(*header[2..].first_chunk()?);
@@ -144,7 +147,7 @@ fn read_link(answer: &[u8]) -> Option<Device> {
                 for Attribute { kind, value } in netlink::attributes(value) {
                     made_by_software |= kind == libc::IFLA_INFO_KIND;
                     veth |= kind == libc::IFLA_INFO_KIND && netlink::text(value) == "veth";
-                    // Ports of a VRF have routes of their own.
+                    // Ports of a VRF have separate routes.
                     port |= kind == IFLA_INFO_SLAVE_KIND && netlink::text(value) != "vrf";
                 }
             }
@@ -164,13 +167,13 @@ fn read_link(answer: &[u8]) -> Option<Device> {
     Some(Device { name: name?, index, mac, mtu, up, kind, port, veth, xdp: None })
 }
 
-// Of linux/netdev.h.
+// Constants of linux/netdev.h.
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
-/// XDP features of each device's driver, by device number; `None` if the kernel does not report
-/// them.
+/// Returns the XDP features of each device's driver, by device index. Returns `None` if the kernel
+/// does not report features.
 fn xdp_features() -> io::Result<Option<HashMap<u32, XdpFeatures>>> {
     let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
     let Some(family) = generic_family(&mut socket, "netdev")? else { return Ok(None) };
@@ -193,7 +196,8 @@ fn read_features(answer: &[u8]) -> Option<(u32, XdpFeatures)> {
     Some((index?, XdpFeatures::from_bits(bits?)))
 }
 
-/// The number of a family of generic netlink; `None`: this kernel has none of the name.
+/// Returns the number of a generic netlink family, or `None` if this kernel has no family with the
+/// name.
 fn generic_family(socket: &mut Socket, name: &str) -> io::Result<Option<u16>> {
     const GET_FAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
     const CONTROL: u16 = libc::GENL_ID_CTRL as u16;

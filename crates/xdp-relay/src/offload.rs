@@ -1,4 +1,5 @@
-//! Starting: which devices, by which hooks, and why not by better ones.
+//! Start and supervision of the kernel path: selects devices and hooks, and reports why faster
+//! hooks are not used.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,85 +18,89 @@ use crate::parked::ParkedPath;
 use crate::path::{KernelPath, Link};
 use crate::routes::Routes;
 
-/// Interval of warnings that another program disables look-ups.
+/// Minimum interval between warnings that another program disables look-ups.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
-/// The number of the loopback, in every network namespace.
+/// Index of the loopback, equal in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// The operator's configuration of the kernel path.
+/// Operator's configuration of the kernel path.
 #[derive(Clone, Debug)]
 pub struct OffloadConfig {
-    /// By which hook; `None` chooses by device.
+    /// Hook for all devices. `None` selects a hook for each device.
     pub hook: Option<Hook>,
-    /// Interfaces to use; empty: the interfaces of the server's traffic.
+    /// Names of the interfaces to use. If empty, the interfaces that carry the server's traffic are
+    /// used.
     pub interfaces: Vec<String>,
-    /// Listener addresses.
+    /// Addresses of listeners.
     pub listeners: Vec<IpAddr>,
     /// Addresses of relay sockets.
     pub relays: Vec<IpAddr>,
-    /// Channels that there is room for.
+    /// Maximum number of channels.
     pub flows: u32,
 }
 
-/// State of an interface.
+/// State of an interface of the kernel path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// The interface's present name.
+    /// Present name of the interface.
     pub name: String,
-    /// By which hook its packets are seen; `None`: sockets see them all.
+    /// Hook at which the program receives the interface's packets. `None` if all packets pass to
+    /// the sockets.
     pub hook: Option<Hook>,
-    /// Why not by a faster one; empty, if there is none.
+    /// Reason why no faster hook is used. Empty if no faster hook exists.
     pub why: String,
-    /// 0 for one that is not there.
+    /// Index of the interface. 0 if the interface does not exist.
     index: u32,
-    /// The name that an operator gave; empty for one that was found.
+    /// Name from the operator's configuration. Empty for an interface that was detected.
     named: String,
-    /// The device when it was last tried.
+    /// State of the device at the last attempt to attach the program.
     tried: Option<Device>,
 }
 
-/// A kernel path at work.
+/// Running kernel path.
 #[derive(Debug)]
 pub struct Offload {
     path: KernelPath,
     wanted: OffloadConfig,
     attached: Vec<Attachment>,
-    /// Restores the settings on drop.
+    /// Enabled look-ups. Restores the host's settings on drop.
     lookup: forwarding::Lookup,
     /// Time of the last warning that another program disables look-ups.
     warned: Option<Instant>,
     programs: Programs,
 }
 
-/// State of the programs.
+/// State of the BPF programs.
 #[derive(Debug)]
 enum Programs {
-    /// They are being loaded.
+    /// The programs are not loaded yet.
     Loading,
-    /// They may be attached.
+    /// The programs are loaded and can be attached.
     Loaded,
-    /// The kernel refused them, or one does not work: the reason.
+    /// The kernel refused a program, or a program failed the self-test. Contains the reason.
     Refused(String),
-    /// The devices are another process's.
+    /// The devices belong to another process.
     Ended,
 }
 
-/// Starts the kernel path. Interfaces may appear later: call [`Offload::update`] at once.
+/// Starts the kernel path and loads the programs. The caller must call [`Offload::update`]
+/// immediately, which attaches the programs. Interfaces may also appear later.
 ///
 /// # Errors
-/// The reason, as a message for an operator: sockets relay all.
+/// Returns the reason as a message for an operator. Sockets relay all packets in that case.
 pub fn start(wanted: &OffloadConfig) -> Result<Offload, String> {
     let mut offload = begin(wanted, KernelPath::make)?;
     offload.begin_with_programs()?;
     Ok(offload)
 }
 
-/// Starts the kernel path without its programs, whose loading takes time: workers can have
-/// [routes](Offload::routes), by which no packet is relayed until they are [loaded](Offload::load).
+/// Starts the kernel path without the programs, since loading takes time. Workers can already have
+/// [routes](Offload::routes). No packet is relayed by these routes until [`Offload::load`] has
+/// loaded the programs.
 ///
 /// # Errors
-/// The reason, as a message for an operator: sockets relay all.
+/// Returns the reason as a message for an operator. Sockets relay all packets in that case.
 pub fn prepare(wanted: &OffloadConfig) -> Result<Offload, String> {
     begin(wanted, KernelPath::prepare)
 }
@@ -129,11 +134,12 @@ fn begin(
 }
 
 impl Offload {
-    /// Loads the programs of one that was [prepared](prepare), unless they are. Without them
-    /// sockets relay all.
+    /// Loads the programs of a [prepared](prepare) kernel path, unless they are loaded already.
+    /// Sockets relay all packets until then.
     ///
     /// # Errors
-    /// The kernel refuses, or one does not work on it: the reason, as a message for an operator.
+    /// The kernel refused a program, or a program failed the self-test. Returns the reason as a
+    /// message for an operator.
     pub fn load(&mut self) -> Result<(), String> {
         match self.programs {
             Programs::Loading => {}
@@ -146,36 +152,39 @@ impl Offload {
 
     fn begin_with_programs(&mut self) -> Result<(), String> {
         for hook in [Hook::Xdp, Hook::Tc] {
-            // Loading may take longer than a route lives, as on an emulated processor.
+            // The time is read for each hook. Loading may take longer than a route lives, for
+            // example on an emulated processor.
             self.path.self_test(Clock::instant(), hook).map_err(|error| error.to_string())?;
         }
-        // Relays of this host send to each other by it. Where that is not seen, sockets relay it.
+        // Relays of this host send to each other over the loopback. If the tap cannot be attached
+        // there, sockets relay these packets.
         drop(self.path.tap("lo", LOOPBACK));
         self.programs = Programs::Loaded;
         Ok(())
     }
 
-    /// The routes of a worker.
+    /// Returns the routes of a worker.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn routes(&self, worker: WorkerId) -> Result<Routes, KernelPathError> {
         self.path.routes(worker)
     }
 
-    /// Sets the addresses that are relayed from. The next [update](Self::update) of all interfaces
-    /// goes by them.
+    /// Sets the addresses of relay sockets. The next [`update`](Self::update) selects interfaces by
+    /// these addresses.
     pub fn set_relays(&mut self, relays: Vec<IpAddr>) {
         self.wanted.relays = relays;
     }
 
-    /// The interfaces looked at.
+    /// Returns the examined interfaces and their states.
     #[must_use]
     pub fn attached(&self) -> &[Attachment] {
         &self.attached
     }
 
-    /// Why no interface has the program, in words for an operator; `None`: one has.
+    /// Returns the reason why no interface has the program, in words for an operator. Returns
+    /// `None` if an interface has the program.
     #[must_use]
     pub fn idle_because(&self) -> Option<&str> {
         match &self.programs {
@@ -190,44 +199,47 @@ impl Offload {
         }
     }
 
-    /// Packets of known routes left to user space, by reason.
+    /// Returns the number of packets with a known route that passed to user space, by reason.
     #[must_use]
     pub fn passed(&self) -> Vec<(&'static str, u64)> {
         self.path.passed()
     }
 
-    /// Packets with partial checksums that the programs took: those of senders on the same machine.
+    /// Returns the number of packets with partial checksums that the programs relayed or delivered.
+    /// Such packets have a sender on the same machine.
     #[must_use]
     pub fn partial_checksums(&self) -> u64 {
         self.path.partial_checksums()
     }
 
-    /// Frames that programs of XDP on this host redirected and that did not leave; `None`: none of
-    /// these is at XDP, or they cannot be seen.
+    /// Returns the number of frames that XDP programs of this host redirected and that did not
+    /// leave. Returns `None` if no program of this process is at XDP, or the kernel does not report
+    /// such frames.
     #[must_use]
     pub fn redirects_lost(&self) -> Option<u64> {
         self.path.redirects_lost()
     }
 
-    /// The family, of two, whose packets go to the sockets, with the reason.
+    /// Returns the address family whose packets pass to the sockets, with the reason, if only the
+    /// other family works.
     #[must_use]
     pub const fn refused(&self) -> Option<&forwarding::Refused> {
         self.lookup.refused.as_ref()
     }
 
-    /// The settings of the kernel that are on because of servers like this one.
+    /// Returns the kernel settings that are enabled because of servers like this.
     #[must_use]
     pub fn switched_on(&self) -> Vec<String> {
         self.lookup.switched_on()
     }
 
-    /// Bytes of memory that the maps take.
+    /// Returns the memory of the maps in bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.path.memory()
     }
 
-    /// Removes leftovers of killed servers from interfaces. Returns a message for each.
+    /// Removes programs of killed servers from interfaces. Returns a message for each interface.
     pub fn sweep(&self) -> Vec<String> {
         let swept = list().and_then(|devices| {
             device::leftovers::sweep(&devices, [TC, TAP]).map_err(|error| error.to_string())
@@ -236,8 +248,8 @@ impl Offload {
         swept.map_or_else(|error| vec![error], |names| names.into_iter().map(removed).collect())
     }
 
-    /// Enables look-ups again if another program disabled them. Returns messages, once a minute at
-    /// most: it may happen repeatedly.
+    /// Enables look-ups again if another program has disabled them. Returns messages at most once
+    /// per minute, because the other program may disable look-ups repeatedly.
     pub fn renew_lookup(&mut self, now: Instant) -> Vec<String> {
         let changes = self.lookup.renew();
         if changes.is_empty() || self.warned.is_some_and(|at| now < at + WARN_EVERY) {
@@ -248,10 +260,12 @@ impl Offload {
     }
 
     /// Examines the devices of the host, and attaches the program to the devices that carry the
-    /// server's traffic now: call it after each notification of the kernel. Devices are identified
-    /// by their numbers, under any name. A device keeps the program as long as it exists. One that
-    /// refused it is tried again when it has changed, and by every call with `retries`. Returns
-    /// messages about changes.
+    /// server's traffic now. The caller must call this function after each notification of the
+    /// kernel.
+    ///
+    /// Devices are identified by index, under any name. A device keeps the program while the device
+    /// exists. A device that refused the program is tried again when the device has changed, and by
+    /// every call with `retries`. Returns messages about changes.
     ///
     /// # Errors
     /// The devices cannot be listed.
@@ -267,9 +281,9 @@ impl Offload {
         for device in &devices {
             let known = before.iter().find(|one| one.index == device.index);
             let after = match known {
-                // Devices keep the program while they are down.
+                // A device keeps the program while the device is down.
                 Some(known) if known.hook.is_some() => {
-                    // An error has been reported when it got the program.
+                    // An error was already reported when the program was attached.
                     drop(self.keep_tap(device));
                     Attachment { name: device.name.clone(), ..known.clone() }
                 }
@@ -286,28 +300,30 @@ impl Offload {
             }
         }
         let changes = changes(&before, &self.attached);
-        // Drivers report their outbound support when programs are attached.
+        // Drivers report outbound support only after programs are attached.
         let devices = if changes.is_empty() { devices } else { list()? };
         self.update_links(&devices);
         Ok(changes)
     }
 
-    /// Copies the descriptors by which the programs go on without this process, for the next one.
-    /// `None` where they do not: none is attached, or one in the way of older kernels.
+    /// Copies the descriptors with which the programs continue without this process, for the
+    /// successor. Returns `None` if no program is attached, or a program is attached without a
+    /// link, as on older kernels.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn park(&self) -> Result<Option<ParkedPath>, KernelPathError> {
         let Some(path) = self.copy()? else { return Ok(None) };
         let presence = self.lookup.copy_presence().map_err(KernelPathError::Kernel)?;
         Ok(Some(path.with(presence)))
     }
 
-    /// The same for a process that stays beside this one: settings of the host are as they would be
-    /// without it.
+    /// Copies the descriptors like [`park`](Self::park), for a process that runs in addition to
+    /// this server. The copy does not include the presence lock, so it does not keep settings of
+    /// the host enabled.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn copy(&self) -> Result<Option<ParkedPath>, KernelPathError> {
         if self.attached.iter().all(|one| one.hook.is_none()) {
             return Ok(None);
@@ -317,29 +333,29 @@ impl Offload {
         Ok(Some(ParkedPath::new(self.path.copy_leases()?, links)))
     }
 
-    /// Changes until now of the descriptors that would be [copied](Self::copy).
+    /// Returns the number of changes so far that concern the descriptors of [`copy`](Self::copy).
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.path.changes()
     }
 
-    /// Leaves everything as it is to the next process, which has the [parked](Self::park) path:
-    /// programs, routes and settings stay when this process ends.
+    /// Hands over programs, routes and settings to the successor, which has the
+    /// [parked](Self::park) path. All three remain when this process exits.
     pub fn leave(&mut self) {
         self.path.leave_routes();
         self.lookup.leave();
         self.programs = Programs::Ended;
     }
 
-    /// Detaches the programs from all devices for good: the next process of the server attaches its
-    /// own.
+    /// Detaches the programs from all devices permanently. The successor attaches separate
+    /// programs.
     pub fn end(&mut self) {
         self.programs = Programs::Ended;
         self.path.keep(|_| false);
         self.attached.clear();
     }
 
-    /// The numbers of the devices that are to have the program.
+    /// Returns the indices of the devices that should have the program.
     fn wanted_of(&self, devices: &[Device]) -> Result<BTreeSet<u32>, String> {
         let OffloadConfig { interfaces, listeners, relays, .. } = &self.wanted;
         if interfaces.is_empty() {
@@ -349,28 +365,30 @@ impl Offload {
         Ok(named.map(|device| device.index).collect())
     }
 
-    /// Passes the devices, and their outbound support, to the programs.
+    /// Passes the devices, and the outbound support of each, to the programs.
     fn update_links(&mut self, devices: &[Device]) {
-        // A generic hook sends by other means than a driver's.
+        // The generic hook does not send through the driver's XDP support.
         let by_xdp =
             if self.wanted.hook == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
         for device in devices {
             let (index, mac) = (device.index, device.mac);
-            // Without a tap on the device, no direction is ever proven.
+            // Without a tap on the device, no direction can be proven.
             let leaves = |hook| may_leave(device, hook) && self.path.is_tapped(index);
             let (leave_xdp, leave_tc) = (leaves(by_xdp), leaves(Hook::Tc));
             let hook = self.attached.iter().find(|one| one.index == index).and_then(|one| one.hook);
-            // By the generic hook merged packets come as one, and by drivers of other virtual
-            // devices.
+            // Merged packets arrive as one packet at the generic hook, and in the drivers of other
+            // virtual devices.
             let partial_at_xdp = device.veth && hook == Some(Hook::Xdp);
             let link = Link { index, mac, leave_xdp, leave_tc, partial_at_xdp };
-            // A device with a number beyond the limit stays unknown: its packets are not relayed.
+            // A device with an index beyond the limit remains unknown, so packets of that device
+            // are not relayed.
             drop(self.path.set_link(link));
         }
     }
 
-    /// Attaches the tap to a device, unless it is a port. Packets of a bridge or bond leave by that
-    /// first and then by its port: a tap there would prove the port, to which no route leads.
+    /// Attaches the tap to a device, unless the device is a port. Packets of a bridge or bond leave
+    /// first by the bridge or bond and then by a port. A tap on the port would store the port as
+    /// the proof's interface, but no route leads to the port.
     fn keep_tap(&mut self, device: &Device) -> Result<(), KernelPathError> {
         match (device.port, self.path.is_tapped(device.index)) {
             (true, true) => self.path.untap(device.index),
@@ -379,7 +397,7 @@ impl Offload {
         }
     }
 
-    /// Attaches a program to a device, by the first hook that accepts it.
+    /// Attaches a program to a device, at the first hook that accepts the program.
     fn attach(&mut self, device: &Device) -> Attachment {
         let choice = device::choose(device, self.wanted.hook);
         let mut why = choice.left_out;
@@ -414,7 +432,7 @@ impl Offload {
 }
 
 impl Attachment {
-    /// An interface that an operator named, and that is not there.
+    /// Creates the state of an interface that an operator named, and that does not exist.
     fn missing(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -426,14 +444,14 @@ impl Attachment {
         }
     }
 
-    /// True if two states are reported as the same.
+    /// Returns true if two states have equal reports.
     fn is_same(&self, other: &Self) -> bool {
         (self.index, &self.name, self.hook, &self.why)
             == (other.index, &other.name, other.hook, &other.why)
     }
 }
 
-/// Changes between two states, as messages.
+/// Returns the changes between two states, as messages.
 fn changes(before: &[Attachment], after: &[Attachment]) -> Vec<String> {
     let mut changes = Vec::new();
     for one in after {
@@ -474,7 +492,7 @@ impl fmt::Display for Attachment {
     }
 }
 
-/// Advice for a device that refused a program.
+/// Returns the message for a device that refused a program.
 fn advice(error: &KernelPathError) -> String {
     match error.os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {

@@ -1,10 +1,10 @@
-//! A kernel path that goes on without its process, until the next one of the server takes its
-//! place.
+//! Kernel path that continues without the process that created it, until the successor attaches
+//! separate programs.
 //!
-//! The programs stay on their devices as long as somebody has descriptors of the links, and relay
-//! by the routes in the maps, as long as the lease of the worker that wrote them lasts. The next
-//! process ends the leases before it serves: no packet is then relayed by a route that it does not
-//! know.
+//! The programs remain on the devices while any process has descriptors of the links. They relay
+//! according to the routes in the maps, while the lease of the worker that wrote the routes is
+//! valid. The successor stops the leases before it serves. Afterwards no packet is relayed by a
+//! route that is unknown to the successor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +16,13 @@ use crate::bpf::layout::WORKERS_MAX;
 use crate::bpf::link;
 use crate::bpf::shared::Shared;
 
-/// A kernel path without a process. Its programs leave the devices when the last process has
-/// dropped this, or one [ends](Self::end) it.
+/// Kernel path without a server process. The programs are detached from the devices when the last
+/// process drops this value, or a process calls [`end`](Self::end).
 #[derive(Debug)]
 pub struct ParkedPath {
     leases: OwnedFd,
-    /// The links, and the mark of a server that is there, without which the last one that ends
-    /// would switch look-ups off.
+    /// Links, and the shared presence lock of a server. Without the lock, the last server that
+    /// exits would disable look-ups.
     held: Vec<OwnedFd>,
 }
 
@@ -36,24 +36,27 @@ impl ParkedPath {
         self
     }
 
-    /// All descriptors, for another process.
+    /// Returns all descriptors, to be passed to another process.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         std::iter::once(&self.leases).chain(&self.held).map(AsFd::as_fd)
     }
 
-    /// As another process had it; `None` without descriptors.
+    /// Rebuilds the path from the descriptors that another process passed. Returns `None` if there
+    /// are no descriptors.
     #[must_use]
     pub fn from_descriptors(all: Vec<OwnedFd>) -> Option<Self> {
         let mut all = all.into_iter();
         Some(Self { leases: all.next()?, held: all.collect() })
     }
 
-    /// Ends all leases: from here on packets pass to the sockets.
+    /// Stops all leases. From now on packets pass to the sockets.
     ///
     /// # Errors
-    /// It is no map of leases; [end](Self::end) the path instead, which takes longer.
+    /// The first descriptor is not a map of leases. [`end`](Self::end) stops relaying as well in
+    /// that case, but takes longer.
     pub fn end_leases(&self) -> io::Result<()> {
-        // A file that is shorter than it should be would kill this process.
+        // The size is checked first, because access beyond the end of a shorter file would kill
+        // this process.
         let map = MapData::from_fd(self.leases.try_clone()?).map_err(io::Error::other)?;
         let info = map.info().map_err(io::Error::other)?;
         if info.max_entries() as usize != WORKERS_MAX {
@@ -64,9 +67,10 @@ impl ParkedPath {
         Ok(())
     }
 
-    /// Takes the programs from the devices, also if another process has copies of this.
+    /// Detaches the programs from the devices, even if another process has copies of the
+    /// descriptors.
     pub fn end(self) {
-        // What is no link is closed.
+        // A descriptor that is not a link is only closed.
         self.held.iter().for_each(|held| drop(link::detach(held.as_fd())));
     }
 }
@@ -77,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// An empty file that can be mapped.
+    /// Creates an empty file that can be mapped.
     fn file() -> OwnedFd {
         let path = std::env::temp_dir().join(format!("no-leases-{}", std::process::id()));
         let options = File::options().read(true).write(true).create(true).truncate(true).clone();

@@ -1,4 +1,4 @@
-//! The programs in the kernel, and the devices they are on.
+//! Kernel path: the programs in the kernel, the maps, and the devices that have programs.
 
 mod attaching;
 mod run;
@@ -39,46 +39,50 @@ use crate::routes::{Common, RouteMap, Routes, writer};
 
 pub use run::{EgressContext, FrameContext, RunResult, Verdict};
 
-/// A device, as the programs see it.
+/// Device for receiving and sending, as described to the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The interface.
+    /// Index of the interface.
     pub index: u32,
-    /// Its address: frames to others are not for us.
+    /// Link-layer address. Frames to other addresses are not for this host.
     pub mac: [u8; 6],
-    /// Packets received by XDP may leave by it.
+    /// True if packets received by XDP can leave by the device.
     pub leave_xdp: bool,
-    /// Packets received by tc may leave by it.
+    /// True if packets received by tc can leave by the device.
     pub leave_tc: bool,
-    /// Frames that XDP gets by it may have partial checksums: the programs complete them. Only if
-    /// each frame is a single datagram, and leaves by a driver: in the driver of a veth.
+    /// True if frames received by XDP may have partial checksums, which the programs then complete.
+    /// This requires that each frame is a single datagram and leaves through a driver, as in the
+    /// driver of a veth.
     pub partial_at_xdp: bool,
 }
 
-/// The programs and their maps. When this value is dropped, devices are as they were before.
+/// Programs and maps of the kernel path. Dropping this value restores the previous state of the
+/// devices.
 pub struct KernelPath {
     ebpf: Ebpf,
     self_test_map: RouteMap,
     self_test_keys: Option<(Pair, [RouteKey; 2])>,
     can_fill_rings: bool,
-    /// Rings made.
+    /// Number of created rings.
     rings: AtomicU64,
-    /// Rings that are entered when the programs are loaded, while calls wait; `None`: they are.
+    /// Rings created before the programs are loaded. Loading enters the rings, since entering takes
+    /// time and calls wait until workers have routes. `None` after loading.
     later: Mutex<Option<Vec<(WorkerId, Ring)>>>,
     links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
-    /// Counts of the self-test, by index.
+    /// Counts that the self-test caused, by index.
     passes_of_test: [u64; PARTIAL as usize + 1],
-    /// From the first program at XDP on; `None` where the kernel does not let them be seen.
+    /// Count of lost redirects since the first attachment at XDP. `None` if no program was attached
+    /// at XDP, or the kernel does not report such losses.
     redirects_lost: Option<PerCpuArray<MapData, u64>>,
     common: Arc<Common>,
     flows: u32,
-    /// Attached programs, by device number.
+    /// Attached programs, by device index.
     programs: Vec<(u32, AttachedProgram)>,
-    /// Changes of the attached programs.
+    /// Number of changes of the attached programs.
     changes: u64,
-    /// Identifies filters of this process as those of a living one.
+    /// Mark that identifies the filters of this process as filters of a living process.
     mark: Option<PresenceMark>,
     _pins: Option<Pins>,
 }
@@ -90,10 +94,10 @@ impl fmt::Debug for KernelPath {
 }
 
 impl KernelPath {
-    /// Makes maps and loads the programs; nothing is attached yet.
+    /// Creates the maps and loads the programs. Nothing is attached yet.
     ///
     /// # Errors
-    /// The kernel refuses: too old, no privilege, no memory.
+    /// The kernel refuses: the kernel is too old, a privilege is missing, or memory is short.
     pub fn make(options: Options) -> Result<Self, KernelPathError> {
         let make = |can_fill_rings| {
             let mut path = Self::of(Object::make(options, can_fill_rings)?, options.flows)?;
@@ -103,10 +107,10 @@ impl KernelPath {
         make(true).or_else(|_| make(false))
     }
 
-    /// Makes maps; the programs are to be [loaded](Self::load) later.
+    /// Creates the maps. The programs must be [loaded](Self::load) later.
     ///
     /// # Errors
-    /// The kernel refuses: too old, no privilege, no memory.
+    /// The kernel refuses: the kernel is too old, a privilege is missing, or memory is short.
     pub(crate) fn prepare(options: Options) -> Result<Self, KernelPathError> {
         Self::of(Object::make(options, can_fill_rings())?, options.flows)
     }
@@ -114,7 +118,7 @@ impl KernelPath {
     /// Loads the programs.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses a program.
     pub(crate) fn load(&mut self) -> Result<(), KernelPathError> {
         load_programs(&mut self.ebpf)?;
         let later = self.later.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -171,23 +175,23 @@ impl KernelPath {
             flows,
             programs: Vec::new(),
             changes: 0,
-            // Without a mark any number is used, and the filter stays after a kill.
+            // Without a mark the filters get any number, and remain if this process is killed.
             mark: PresenceMark::take().ok(),
             _pins: pins,
         })
     }
 
-    /// The routes of a worker, which alone writes them.
+    /// Returns the routes of a worker. Only that worker writes the routes.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn routes(&self, worker: WorkerId) -> Result<Routes, KernelPathError> {
         let ring = self.can_fill_rings.then(|| self.ring_of_routes(worker)).transpose()?;
         self.rings.fetch_add(u64::from(self.can_fill_rings), Relaxed);
         Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?, ring)
     }
 
-    /// Creates a worker's ring, which is entered when there are programs to fill it.
+    /// Creates a worker's ring. The ring is entered when programs exist that can fill it.
     fn ring_of_routes(&self, worker: WorkerId) -> Result<Ring, KernelPathError> {
         let mut later = self.later.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(later) = &mut *later else { return self.ring(worker, RING_BYTES) };
@@ -196,14 +200,14 @@ impl KernelPath {
         Ok(ring)
     }
 
-    /// Creates a worker's ring, in place of an earlier one.
+    /// Creates a worker's ring, which replaces an earlier ring.
     pub(crate) fn ring(&self, worker: WorkerId, bytes: u32) -> Result<Ring, KernelPathError> {
         let ring = Ring::make(bytes)?;
         ring.enter(worker, duplicate(map(&self.ebpf, RINGS)?)?)?;
         Ok(ring)
     }
 
-    /// The programs can fill rings.
+    /// Returns true if the programs can fill rings.
     pub(crate) const fn can_fill_rings(&self) -> bool {
         self.can_fill_rings
     }
@@ -211,7 +215,7 @@ impl KernelPath {
     /// Adds or updates a device.
     ///
     /// # Errors
-    /// Its number is too high ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
+    /// The index is too high ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
     pub fn set_link(&mut self, link: Link) -> Result<(), KernelPathError> {
         if self.known.get(&link.index) == Some(&link) {
             return Ok(());
@@ -224,34 +228,35 @@ impl KernelPath {
         Ok(())
     }
 
-    /// A descriptor of the leases.
+    /// Returns a new descriptor of the map of leases.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub(crate) fn copy_leases(&self) -> Result<OwnedFd, KernelPathError> {
         let leases = map(&self.ebpf, LEASES)?.fd().as_fd();
         leases.try_clone_to_owned().map_err(KernelPathError::Kernel)
     }
 
-    /// Leaves the routes as they are when the workers end.
+    /// Preserves the routes when the workers exit.
     pub(crate) fn leave_routes(&self) {
         self.common.left.store(true, Relaxed);
     }
 
-    /// As a server that was killed.
+    /// Drops the presence mark, to simulate a killed server.
     #[cfg(test)]
     pub(crate) fn drop_mark(&mut self) {
         self.mark = None;
     }
 
-    /// Packets of known routes that were left to user space since the start, by reason.
+    /// Returns the number of packets with a known route that passed to user space since the start,
+    /// by reason.
     #[must_use]
     pub fn passed(&self) -> Vec<(&'static str, u64)> {
         (0..).zip(PASSES).map(|(index, name)| (name, self.sum_of_passes(index))).collect()
     }
 
-    /// Packets with partial checksums that the programs relayed or delivered since the start: those
-    /// of senders on the same machine.
+    /// Returns the number of packets with partial checksums that the programs relayed or delivered
+    /// since the start. Such packets have a sender on the same machine.
     #[must_use]
     pub fn partial_checksums(&self) -> u64 {
         self.sum_of_passes(PARTIAL)
@@ -266,24 +271,25 @@ impl KernelPath {
         self.passes.get(&index, 0).map(|each| each.iter().sum()).unwrap_or_default()
     }
 
-    /// Takes all counts until now for those of the self-test: no device has a program yet.
+    /// Attributes all previous counts to the self-test. Called while no device has a program.
     pub(crate) fn forget_passes(&mut self) {
         self.passes_of_test = std::array::from_fn(|index| self.count_of_pass(index as u32));
     }
 
-    /// Frames that programs of XDP on this host, these and others, redirected and that did not
-    /// leave, since one of these was attached: a driver had no queue for them or no room. `None`:
-    /// none was, or the kernel does not let them be seen.
+    /// Returns the number of frames that XDP programs of this host, including other programs,
+    /// redirected and that did not leave. The reason is a driver without a queue or space for the
+    /// frame. The count starts when the first program of this process is attached at XDP. Returns
+    /// `None` before, or if the kernel does not report such frames.
     #[must_use]
     pub fn redirects_lost(&self) -> Option<u64> {
         Some(self.redirects_lost.as_ref()?.get(&0, 0).ok()?.iter().sum())
     }
 
-    /// Bytes of memory that the maps take, whether flows use them or not: with the rings of workers
-    /// that have [routes](Self::routes).
+    /// Returns the memory of the maps in bytes, in use or not. Includes the rings of workers that
+    /// have [routes](Self::routes).
     #[must_use]
     pub fn memory(&self) -> u64 {
-        // Of an entry of the kernel's hash tables, beside key and value.
+        // Bytes that the kernel's hash tables need for an entry, in addition to key and value.
         const ELEMENT: usize = 48;
         let key = size_of::<RouteKey>() + size_of::<u64>() + ELEMENT;
         let route = key + (entry::WORDS + punt_state::WORDS) * 8;
@@ -302,7 +308,8 @@ impl KernelPath {
         &self.common
     }
 
-    /// Installs routes of no worker, in place of the previous ones.
+    /// Installs the routes of the self-test, which belong to no worker. Previous routes of the
+    /// self-test are removed.
     pub(crate) fn install(
         &mut self,
         now: Instant,
@@ -323,18 +330,18 @@ impl KernelPath {
         Ok(())
     }
 
-    /// Times and next hops of the last packets that left by the stack, to the peer and to the
-    /// client.
+    /// Returns times and next hops of the last packets that left through the stack, to the peer and
+    /// to the client.
     pub(crate) fn self_test_proofs(&self) -> Option<[(u64, u64); 2]> {
         let (pair, _) = self.self_test_keys?;
         let entries = &self.common.entries;
         Some([entries.proof(pair.to_peer()), entries.proof(pair.to_client())])
     }
 
-    /// Runs the tap on an outbound frame, without sending anything; returns the run time.
+    /// Runs the tap on an outbound frame, without sending anything. Returns the run time.
     ///
     /// # Errors
-    /// As of [`Self::run`].
+    /// [`Self::run`] would fail.
     pub fn run_tap(
         &self,
         frame: &[u8],
@@ -352,30 +359,30 @@ impl KernelPath {
         program.test_run(options).map(|ran| ran.duration).map_err(KernelPathError::of)
     }
 
-    /// Withdraws them.
+    /// Withdraws the routes of the self-test.
     pub(crate) fn uninstall(&mut self, now: Instant) {
         let Some((pair, keys)) = self.self_test_keys.take() else { return };
         for key in keys {
-            // An absent key is no error here.
+            // An absent key is not an error here.
             drop(self.self_test_map.remove(&key));
         }
         self.common.entries.put_back(now, pair);
     }
 
     /// Runs the program of a hook on a frame, `times` times, without sending anything. The inbound
-    /// device is the loopback, whose address is zero.
+    /// device is the loopback, which has the address zero.
     ///
     /// # Errors
-    /// The kernel does not support it (before Linux 5.18 for some options), or the frame is
+    /// The kernel does not support the run (before Linux 5.18 for some options), or the frame is
     /// malformed.
     pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<RunResult, KernelPathError> {
         self.run_as(hook, frame, times, FrameContext::Alone)
     }
 
-    /// The same for a frame that comes with something.
+    /// Runs the program of a hook on a frame with metadata, like [`Self::run`].
     ///
     /// # Errors
-    /// As of [`Self::run`].
+    /// [`Self::run`] would fail.
     pub fn run_as(
         &self,
         hook: Hook,
@@ -383,7 +390,7 @@ impl KernelPath {
         times: u32,
         comes: FrameContext,
     ) -> Result<RunResult, KernelPathError> {
-        // Longest frame after repeated runs: XDP has this headroom.
+        // Maximum growth of a frame in repeated runs, in bytes: the headroom of XDP.
         const ROOM: usize = 256;
         let mut out = vec![0; frame.len() + ROOM];
         let mut options = TestRunOptions::new();

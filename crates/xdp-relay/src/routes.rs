@@ -1,4 +1,4 @@
-//! One worker's routes in the kernel: it alone writes them.
+//! Routes of a worker in the kernel. Only that worker writes them.
 
 mod claims;
 mod counters;
@@ -30,16 +30,16 @@ use self::flow::{Directions, Limit, RouteSlots};
 pub use self::flow::{Flow, FlowCookie};
 pub use self::ring::{Ring, RingDatagram, RingEntry};
 
-/// A bound channel of an allocation.
+/// Identifier of a flow: a bound channel of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId {
-    /// The allocation.
+    /// Allocation that the channel belongs to.
     pub allocation: AllocationId,
-    /// The channel's number.
+    /// Channel number.
     pub channel: u16,
 }
 
-/// Write access to the map of keys: index and generation of the entry of each.
+/// Write access to the map of keys. The value of a key is the index and the generation of an entry.
 pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, u64>;
 
 pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, KernelPathError> {
@@ -49,11 +49,11 @@ pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, KernelPathError> {
 /// Kernel traffic of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationCounters {
-    /// Channels that it relays.
+    /// Number of channels that the kernel relays.
     pub flows: u32,
-    /// Traffic of these since they were installed.
+    /// Traffic of these channels since each was installed.
     pub total: FlowCounters,
-    /// Time of the last packet; `None` before the first.
+    /// Time of the last packet. `None` before the first packet.
     pub last_seen: Option<Instant>,
 }
 
@@ -65,20 +65,20 @@ pub(crate) struct Common {
     pub(crate) buckets: Shared,
     pub(crate) port_filter: Shared,
     pub(crate) leases: Shared,
-    /// Cells of a flow.
+    /// Number of cells of a flow: one for each processor.
     pub(crate) processors: u32,
-    /// A program is attached at tc, which sees merged packets.
+    /// True if a program is attached at tc, where packets can arrive merged.
     pub(crate) by_tc: AtomicBool,
-    /// The routes are left as they are, for a path that goes on without this process.
+    /// True if the routes are preserved on drop, for a path that continues without this process.
     pub(crate) left: AtomicBool,
     pub(crate) flows: Slots,
     pub(crate) limits: Slots,
-    /// Clients of the flows.
+    /// Slots in use by each client.
     pub(crate) shares: Shares,
 }
 
 impl Common {
-    /// All counts of a slot, and the time of the last packet.
+    /// Returns the sums of all counts of a flow slot, and the time of the last packet.
     fn counted(&self, flow: u32) -> (FlowCounters, Instant) {
         let (mut sum, mut seen) = (FlowCounters::default(), 0);
         let start = flow as usize * self.processors as usize * cell::WORDS;
@@ -119,25 +119,25 @@ impl Common {
         self.bucket(place)[bucket::WINDOW].store(window, Relaxed);
     }
 
-    /// Opens the ports of a flow in the programs' port filter. They are never closed again: the
-    /// cost is one look-up per packet.
+    /// Opens the ports of a flow in the programs' port filter. Ports are never closed again. An
+    /// open port costs one look-up per packet.
     pub(crate) fn open_ports(&self, flow: &Flow) {
         for (bitmap, at) in [(0, flow.server), (PORT_FILTER_WORDS, flow.relayed)] {
             let port = usize::from(at.port());
-            // The programs read the bitmap by bytes: the order of this machine, which is
+            // The programs read the bitmap by bytes, in the order of this machine, which is
             // little-endian.
             self.port_filter.words()[bitmap + port / 64].fetch_or(1 << (port % 64), Relaxed);
         }
     }
 }
 
-/// A flow in the kernel.
+/// Flow that the kernel relays.
 #[derive(Debug)]
 struct InstalledFlow {
     pair: Pair,
     routes: Directions,
     place: RouteSlots,
-    /// Counts of its slot at installation.
+    /// Counts of the slot at installation.
     at_first: FlowCounters,
     /// Counts at the last report.
     before: FlowCounters,
@@ -146,8 +146,8 @@ struct InstalledFlow {
 }
 
 impl InstalledFlow {
-    /// Reports the traffic since the last report, if any. Returns the time of the last packet, or
-    /// of the installation if that is later.
+    /// Reports the traffic since the last report, if there was any. Returns the time of the last
+    /// packet, or the time of the installation if that is later.
     fn report(
         &mut self,
         common: &Common,
@@ -164,45 +164,45 @@ impl InstalledFlow {
     }
 }
 
-/// A flow whose peer's datagrams are delivered to the ring.
+/// Route of a flow whose datagrams from the peer are delivered to the ring.
 #[derive(Debug)]
 struct RingRoute {
     key: RouteKey,
     pair: Pair,
-    /// Slot of the flow's counters, for the time of the last punt.
+    /// Slot of the flow's counters. Contains the time of the last punt.
     place: u32,
     flow_cookie: FlowCookie,
     /// Time of installation.
     since: Instant,
 }
 
-/// The bucket of an allocation, and the number of flows that use it.
+/// Bucket of an allocation.
 #[derive(Debug)]
 struct AllocationBucket {
     bucket: u32,
     flows: u32,
 }
 
-/// The routes of one worker.
+/// Routes of one worker.
 #[derive(Debug)]
 pub struct Routes {
     worker: WorkerId,
     common: Arc<Common>,
     map: RouteMap,
-    /// This worker's ring, if the kernel supports it.
+    /// Ring of this worker, if the kernel supports rings.
     ring: Option<Ring>,
-    /// Flows of which it is.
+    /// Routes that deliver to the ring, by flow.
     ring_routes: BTreeMap<FlowId, RingRoute>,
-    /// Counts tickets.
+    /// Last assigned flow cookie.
     flow_cookies: u64,
     held: BTreeMap<FlowId, InstalledFlow>,
-    /// Shares of all flows that were claimed.
+    /// Claimed shares of the flow table, by flow.
     shares: HashMap<FlowId, Share>,
-    /// The rest of the round of [`Routes::sweep`]; `None` between two rounds.
+    /// Flows that remain in the present round of [`Routes::sweep`]. `None` between two rounds.
     unvisited: Option<RangeInclusive<FlowId>>,
-    /// Last ring route that was visited; `None` at the start of a round.
+    /// Last visited ring route. `None` at the start of a round.
     ring_visited: Option<FlowId>,
-    /// Flows that a sweep found silent while slots are scarce.
+    /// Flows that a sweep found silent while slots were scarce.
     silent: Vec<FlowId>,
     allocations: HashMap<AllocationId, AllocationBucket>,
 }
@@ -235,7 +235,7 @@ impl Routes {
         })
     }
 
-    /// Returns true if the calling thread may write routes: before Linux 5.19 that may take
+    /// Returns true if the calling thread may write routes. Linux before 5.19 may require
     /// `CAP_BPF`.
     #[must_use]
     pub fn is_writable(&mut self) -> bool {
@@ -243,17 +243,18 @@ impl Routes {
         removed.err().is_none_or(|error| error.os_error() != Some(libc::EPERM))
     }
 
-    /// This worker's ring; `None` if the kernel does not support it.
+    /// Returns the ring of this worker, or `None` if the kernel does not support rings.
     pub const fn ring(&mut self) -> Option<&mut Ring> {
         self.ring.as_mut()
     }
 
-    /// Delivers a peer's datagrams to the ring, or updates such a route: for a client with a
-    /// connection. The worker handles the other direction and the limits. `None` if the kernel does
-    /// not support it.
+    /// Installs or updates a route that delivers a peer's datagrams to the ring, for a client with
+    /// a connection. The worker handles the other direction and the limits. Returns `None` if the
+    /// kernel does not support rings.
     ///
     /// # Errors
-    /// No free slot, or the kernel refused: then [withdraw](Self::withdraw_from_ring) it.
+    /// No slot is free, or the kernel refused the route. The caller must then
+    /// [withdraw](Self::withdraw_from_ring) the route.
     pub fn deliver_to_ring(
         &mut self,
         id: FlowId,
@@ -262,7 +263,7 @@ impl Routes {
         if self.ring.is_none() {
             return Ok(None);
         }
-        // The channel was bound to another peer: queued datagrams belong to the previous one.
+        // The channel was bound to another peer. Queued datagrams belong to the previous peer.
         if self.ring_routes.get(&id).is_some_and(|route| route.key != flow.key_of_peer()) {
             self.free_ring_route(id);
         }
@@ -289,34 +290,36 @@ impl Routes {
         self.map.insert(key, found, 0).map(|()| Some(flow_cookie)).map_err(refused)
     }
 
-    /// The number of the worker as the programs have it.
+    /// Returns the number of the worker in the programs' arrays.
     const fn number(&self) -> u8 {
-        // There are no more workers than leases.
+        // The number of leases is the maximum number of workers.
         (self.worker.0 as usize % WORKERS_MAX) as u8
     }
 
-    /// Of this worker, and without a bucket.
+    /// Returns the slots of a route of this worker without a bucket.
     const fn unlimited(&self) -> RouteSlots {
         RouteSlots { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
     }
 
-    /// Records that so many datagrams of a ring route arrived on its relay socket: proof that the
-    /// host's rules let them through.
+    /// Records that `datagrams` datagrams of a ring route arrived on the relay socket. The arrival
+    /// proves that the host's rules let the datagrams pass.
     pub fn prove(&self, id: FlowId, datagrams: u32) {
         if let Some(route) = self.ring_routes.get(&id) {
-            // The present time: the program compares it with the time of its last punt.
+            // The program compares this time, which must be the present time, with that of the last
+            // punt.
             let now = Clock::instant();
             self.common.entries.prove(route.pair.to_client(), now, datagrams);
         }
     }
 
-    /// Flow cookie of a ring route; `None` if there is none.
+    /// Returns the flow cookie of a ring route, or `None` if the flow has no ring route.
     #[must_use]
     pub fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie> {
         self.ring_routes.get(&id).map(|route| route.flow_cookie)
     }
 
-    /// Withdraws a ring route. Returns its flow cookie: datagrams with it may still be in the ring.
+    /// Withdraws a ring route. Returns the route's flow cookie, since datagrams with the cookie may
+    /// still be in the ring.
     pub fn withdraw_from_ring(&mut self, id: FlowId) -> Option<FlowCookie> {
         self.release(id);
         self.free_ring_route(id)
@@ -324,7 +327,7 @@ impl Routes {
 
     fn free_ring_route(&mut self, id: FlowId) -> Option<FlowCookie> {
         let RingRoute { key, pair, place, flow_cookie, since: _ } = self.ring_routes.remove(&id)?;
-        // An absent key is no error here.
+        // An absent key is not an error here.
         drop(self.map.remove(&key));
         let now = Clock::instant();
         self.common.entries.put_back(now, pair);
@@ -332,11 +335,11 @@ impl Routes {
         Some(flow_cookie)
     }
 
-    /// Installs the routes of a flow, or updates them.
+    /// Installs or updates the routes of a flow.
     ///
     /// # Errors
-    /// No free slot, or the kernel refused: then [remove](Self::remove) it, which returns its last
-    /// traffic. The kernel relays none of its packets.
+    /// No slot is free, or the kernel refused a route. The caller must then [remove](Self::remove)
+    /// the flow, which returns the last traffic. The kernel relays none of the flow's packets.
     pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let Some(held) = self.held.get_mut(&id) else { return self.install(now, id, flow) };
         let (before, routes) = (held.routes, flow.directions(held.place));
@@ -347,8 +350,7 @@ impl Routes {
             self.common.entries.refresh(held.pair.to_client(), &routes.to_client.1);
             return Ok(());
         }
-        // A client that moved, or a channel that was bound to another peer: entries are never
-        // rewritten.
+        // The client moved, or the channel has another peer. Published entries are never rewritten.
         let pair = self.common.entries.take(now).ok_or_else(|| self.common.shares.full(now))?;
         let old = std::mem::replace(&mut held.pair, pair);
         held.routes = routes;
@@ -363,7 +365,7 @@ impl Routes {
         published
     }
 
-    /// Has the programs find the entries of a flow.
+    /// Publishes the entries of a flow, so the programs find them.
     fn publish(
         &mut self,
         pair: Pair,
@@ -375,19 +377,20 @@ impl Routes {
         let entries = &self.common.entries;
         let to_peer = (to_peer.0, entries.publish(pair.to_peer(), to_peer.0, to_peer.1));
         let to_client = (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1));
-        // The client's direction last: answers to its first packet need the peer's route.
+        // The client's direction is published last: responses to the client's first packet need the
+        // peer's route.
         for (key, place) in [to_client, to_peer] {
             self.map.insert(key, place, 0).map_err(refused)?;
         }
         Ok(())
     }
 
-    /// Removes a flow from the kernel. Returns its traffic since the last report; zero if it was
-    /// not installed.
+    /// Removes a flow from the kernel. Returns the traffic since the last report, which is zero if
+    /// the flow was not installed.
     pub fn remove(&mut self, id: FlowId) -> FlowCounters {
         self.release(id);
         let Some(held) = self.held.remove(&id) else { return FlowCounters::default() };
-        // An absent key is no error here.
+        // An absent key is not an error here.
         drop(self.map.remove(&held.routes.to_peer.0));
         drop(self.map.remove(&held.routes.to_client.0));
         let now = Clock::instant();
@@ -404,22 +407,24 @@ impl Routes {
         total.less(&held.before)
     }
 
-    /// True if a program at tc may find packets merged, which it leaves to the sockets.
+    /// Returns true if a program is attached at tc. Packets may arrive merged there, and the
+    /// program passes merged packets to the sockets.
     #[must_use]
     pub fn is_by_tc(&self) -> bool {
         self.common.by_tc.load(Relaxed)
     }
 
-    /// Reports the traffic of flows since their last report, if any: of the next flows by id, up to
-    /// `cells_max` cells (a flow has one for each processor), and one flow at least. Ring routes
-    /// are not included.
+    /// Reports the traffic of flows since the last report, if there was any. One call visits the
+    /// next flows by id. The visited flows have up to `cells_max` cells (one for each processor and
+    /// flow), but at least one flow is visited. Ring routes are not included.
     ///
-    /// Returns true at the end of a round: every flow that existed at its start was visited, unless
-    /// it was removed meanwhile. Flows with ids after the last one wait for the next round, so that
-    /// new flows do not delay the others.
+    /// Returns true at the end of a round. In a round every flow is visited that existed at the
+    /// start, unless the flow was removed before its visit. Flows with ids after the last id at the
+    /// start wait for the next round, so new flows do not delay others.
     ///
-    /// Silent flows among those visited, and among the next ring routes, are found for
-    /// [`pop_silent`](Self::pop_silent) while slots are scarce.
+    /// While slots are scarce, silent flows are also collected for
+    /// [`pop_silent`](Self::pop_silent). These are silent flows among the visited flows, and among
+    /// the next ring routes.
     pub fn sweep(
         &mut self,
         now: Instant,
@@ -443,7 +448,7 @@ impl Routes {
                 self.silent.push(*id);
             }
         }
-        // Ids, not positions: a removal before the turn leaves the others at their positions.
+        // Stores ids instead of positions, which removals would shift.
         self.unvisited = flows.next().map(|(next, _)| *next..=last);
         self.unvisited.is_none()
     }
@@ -452,8 +457,8 @@ impl Routes {
         Some(*self.held.first_key_value()?.0..=*self.held.last_key_value()?.0)
     }
 
-    /// Reports the traffic of an allocation's flows since their last report, as
-    /// [`sweep`](Self::sweep) does, out of turn.
+    /// Reports the traffic of an allocation's flows since the last report, like
+    /// [`sweep`](Self::sweep), but independent of rounds.
     pub fn sweep_allocation(
         &mut self,
         allocation: AllocationId,
@@ -464,7 +469,8 @@ impl Routes {
         }
     }
 
-    /// Kernel traffic of an allocation; `None` if it has no flow in the kernel.
+    /// Returns the kernel traffic of an allocation, or `None` if no flow of the allocation is in
+    /// the kernel.
     #[must_use]
     pub fn of_allocation(&self, allocation: AllocationId) -> Option<AllocationCounters> {
         let flows = self.allocations.get(&allocation)?.flows;
@@ -472,8 +478,7 @@ impl Routes {
         for held in self.held.range(flows_of(allocation)).map(|(_, held)| held) {
             let (total, seen) = self.common.counted(held.place.flow);
             let carried = total.less(&held.at_first);
-            // The time may belong to an earlier flow of the slot. The programs' clock may be behind
-            // the time of installation.
+            // The time may belong to an earlier flow of the slot. The programs' clock may lag.
             let relayed = carried.to_peer_packets + carried.to_client_packets > 0;
             counters.last_seen = counters.last_seen.max(relayed.then_some(seen.max(held.since)));
             counters.total.add(&carried);
@@ -481,42 +486,42 @@ impl Routes {
         Some(counters)
     }
 
-    /// True if the kernel relays channels of an allocation.
+    /// Returns true if the kernel relays channels of an allocation.
     #[must_use]
     pub fn has_allocation(&self, allocation: AllocationId) -> bool {
         self.allocations.contains_key(&allocation)
     }
 
-    /// Number of installed flows.
+    /// Returns the number of installed flows, without ring routes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// True if no flow is installed.
+    /// Returns true if no flow is installed. Ring routes are not included.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// True if there is no route that needs [renewal](Self::renew).
+    /// Returns true if no route needs [renewal](Self::renew).
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.ring_routes.is_empty()
     }
 
-    /// Renews the lease of the worker: its routes are valid for [`LEASE`] from now.
+    /// Renews the lease of the worker. The routes are valid for [`LEASE`] from `now`.
     pub fn renew(&self, now: Instant) {
         self.common.lease(self.number(), now + LEASE);
     }
 
-    /// Suspends the lease of the worker until it is [renewed](Self::renew): its packets pass to the
-    /// sockets.
+    /// Suspends the lease of the worker until [`renew`](Self::renew). Until then packets pass to
+    /// the sockets.
     pub fn suspend(&self) {
         self.common.lease(self.number(), Instant::ZERO);
     }
 
-    /// Allocates the slots of a new flow, and installs its routes.
+    /// Allocates the slots of a new flow, and installs the routes.
     fn install(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let common = Arc::clone(&self.common);
         let pair = common.entries.take(now).ok_or_else(|| common.shares.full(now))?;
@@ -527,7 +532,7 @@ impl Routes {
         let limited = match self.allocations.entry(id.allocation) {
             hash_map::Entry::Occupied(entry) => entry.into_mut(),
             hash_map::Entry::Vacant(entry) => {
-                // As many as flows: there is one for each.
+                // The number of buckets is equal to the number of flows.
                 let Some(bucket) = common.limits.take(now) else {
                     common.entries.put_back(now, pair);
                     common.flows.put_back(now, slot);
@@ -555,7 +560,7 @@ impl Routes {
 }
 
 impl Drop for Routes {
-    /// Routes end with their worker, unless they are left.
+    /// Removes the routes of the worker, unless the routes are preserved for a successor.
     fn drop(&mut self) {
         if self.common.left.load(Relaxed) {
             return;
@@ -572,13 +577,13 @@ impl Drop for Routes {
     }
 }
 
-/// All flows that an allocation may have.
+/// Returns the range of all flows that an allocation may have.
 const fn flows_of(allocation: AllocationId) -> RangeInclusive<FlowId> {
     FlowId { allocation, channel: 0 }..=FlowId { allocation, channel: u16::MAX }
 }
 
-/// A flow label (RFC 6437): the same for all packets of a flow, derived from the addresses in the
-/// packet alone.
+/// Returns the flow label (RFC 6437) of a flow. The label depends only on addresses in the packet,
+/// so all packets of the flow have one label.
 fn label(flow: &Flow) -> u32 {
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let of = |hash: u32, at: SocketAddr| {

@@ -1,5 +1,5 @@
-//! Differential test of the programs and the rules: any frame either leaves as `turn-proto` would
-//! send it, byte for byte, or passes to user space unaltered.
+//! Differential test of the programs and the rules. A frame either leaves exactly as `turn-proto`
+//! would send it, or passes to user space unaltered.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -18,10 +18,10 @@ use crate::support::random::{Client, Known, SPECIAL, four, make, populate};
 use crate::support::world::{COMES, HOOKS, flow, hex, is_runnable};
 use crate::support::{World, inside};
 
-/// Frames of a seed, for each hook.
+/// Number of frames of a seed, for each hook.
 const FRAMES: usize = 5_000;
 
-/// Age of a world at its start: routes to have expired by now lasted for a second.
+/// Age of a world at the start. Routes that must be expired were valid for one second.
 const AGO: Duration = Duration::from_secs(3);
 
 #[test]
@@ -59,7 +59,7 @@ fn run(seed: u64, hook: Hook) {
     assert_eq!(world.oracle.relayed, without_drops(&world));
 }
 
-/// The server's counts for allocations that relayed something.
+/// Returns the server's counts for allocations that relayed something.
 fn without_drops(world: &World) -> BTreeMap<turn_types::AllocationId, turn_proto::Traffic> {
     let mut counted = world.oracle.counted();
     for traffic in counted.values_mut() {
@@ -69,7 +69,7 @@ fn without_drops(world: &World) -> BTreeMap<turn_types::AllocationId, turn_proto
     counted
 }
 
-/// Both directions of a flow, by both hooks, in a world of its own for each hook.
+/// Runs a test for both directions of a flow, at both hooks, in a separate world for each hook.
 fn each_direction(mut test: impl FnMut(&mut World, Hook, &Known, bool) + Send) {
     for hook in HOOKS {
         inside(|| {
@@ -97,7 +97,7 @@ fn every_length_that_fits_is_relayed() {
     });
 }
 
-/// A frame may have any bytes after its datagram.
+/// A frame may have any bytes after the datagram.
 #[test]
 fn a_datagram_shorter_than_a_header_is_no_channel_data() {
     each_direction(|world, hook, flow, to_client| {
@@ -105,7 +105,8 @@ fn a_datagram_shorter_than_a_header_is_no_channel_data() {
             return;
         }
         for len in 0..4 {
-            // With the bytes after it: a header, whose length is that of the rest, less than zero.
+            // Together with the trailing bytes the payload looks like a header. Its length field is
+            // the number of payload bytes after the header, which is negative.
             let header = [flow.channel.to_be_bytes(), (0xFFFC + len as u16).to_be_bytes()].concat();
             let short = Datagram { payload: header[..len].to_vec(), ..flow.comes(false, b"data") };
             let mut frame = short.frame(COMES, Check::Right);
@@ -116,7 +117,7 @@ fn a_datagram_shorter_than_a_header_is_no_channel_data() {
     });
 }
 
-/// Relay sockets do not set DF, and choose the identification of their packets.
+/// Relay sockets do not set DF, and select the identification of sent packets.
 #[test]
 fn df_and_identification_are_not_copied() {
     each_direction(|world, hook, flow, to_client| {
@@ -158,7 +159,7 @@ fn every_traffic_class_and_every_time_to_live_is_kept() {
 fn every_checksum_is_carried_over() {
     let mut turn = 0;
     each_direction(|world, hook, flow, to_client| {
-        // Right ones: a word of payload goes through all values, an eighth of them on each way.
+        // Valid checksums: a word of payload takes all values, an eighth of them in each run.
         turn += 1;
         for word in (0..=u16::MAX).skip(turn % 8).step_by(8) {
             let data = [&word.to_be_bytes()[..], b"odd"].concat();
@@ -166,7 +167,7 @@ fn every_checksum_is_carried_over() {
             let judged = world.judge(hook, &comes.frame(COMES, Check::Right));
             assert!(judged.verdict == Verdict::Redirect || !judged.may_be_relayed, "{word:x}");
         }
-        // Wrong ones stay wrong, by as much.
+        // Invalid checksums remain invalid, by an equal difference.
         let comes = flow.comes(to_client, b"data");
         for by in (1..0xFFFF).step_by(97).chain([0x7FFF, 0x8000, 0xFFFE]) {
             let judged = world.judge(hook, &comes.frame(COMES, Check::Wrong(by)));
@@ -178,7 +179,7 @@ fn every_checksum_is_carried_over() {
 #[test]
 fn a_peer_may_send_payload_like_channel_data() {
     each_direction(|world, hook, known, _| {
-        // Listener at another address of this host, at the same port.
+        // Listener at another address of this host, at an equal port.
         let route = *world.oracle.routes.values().next().unwrap();
         let mut server = known.server;
         server.set_port(known.relayed.port());
@@ -247,13 +248,13 @@ fn a_channel_bound_again_reaches_no_other_peer() {
     }
 }
 
-/// A rate at which a bucket regains nothing during a test.
+/// Rate at which a bucket regains nothing during a test, in bytes per second.
 const SLOW: u64 = 1;
 
-/// Bytes that a bucket holds at such a rate: the largest packet.
+/// Capacity of a bucket at this rate in bytes: the largest packet.
 const HELD: usize = 65_507 + 48;
 
-/// Packets of [`exhaust`] that a bucket holds, with headers of IPv6 and of IPv4.
+/// Number of packets of [`exhaust`] that fit in a bucket, with headers of IPv6 and of IPv4.
 const HELD_PACKETS: std::ops::RangeInclusive<usize> = HELD / 1048..=HELD / 1028;
 
 #[test]
@@ -268,7 +269,7 @@ fn a_bandwidth_ends_where_the_rules_end_it() {
                     assert!(HELD_PACKETS.contains(&passed), "{passed}");
                 }
             }
-            // A new binding of the same channel revives no route.
+            // A new binding of the channel does not restore the old route.
             world.present();
             for flow in &flows {
                 world.oracle.bind((flow.client, flow.server), flow.channel, flow.peer);
@@ -383,7 +384,7 @@ fn the_last_traffic_is_reported_when_a_flow_is_removed() {
             };
             assert_eq!(world.routes.remove(id), last);
             assert_eq!(world.routes.remove(id), FlowCounters::default());
-            // The other flow of the allocation has no traffic, nor has the next flow of the slot.
+            // Neither the other flow of the allocation nor the next flow of the slot has traffic.
             let told = world.routes.of_allocation(allocation).unwrap();
             assert_eq!(
                 (told.flows, told.total, told.last_seen),
@@ -398,7 +399,7 @@ fn the_last_traffic_is_reported_when_a_flow_is_removed() {
                 (told.flows, told.total, told.last_seen),
                 (2, FlowCounters::default(), None)
             );
-            // A flow that is set to another peer leaves nothing behind.
+            // A flow that is set to another peer leaves no old route.
             route.peer.0.set_port(1);
             world.routes.set(now, id, &flow(&route)).unwrap();
             world.routes.renew(now);
@@ -412,13 +413,13 @@ fn the_last_traffic_is_reported_when_a_flow_is_removed() {
     }
 }
 
-/// A world in which allocations may send little.
+/// Creates a world in which allocations may send little.
 fn slow() -> World {
     World::with(Duration::ZERO, Proof::NOT_REQUIRED, |policy| policy.quotas.bytes_per_second = SLOW)
 }
 
-/// Sends by all channels of an allocation, until more than it may; the rules say the same each
-/// time.
+/// Sends on all channels of an allocation until the limit is exceeded. The rules have an equal
+/// result each time.
 fn exhaust(world: &mut World, hook: Hook, flows: &[Known], to_client: bool) -> usize {
     let frames: Vec<_> = flows.iter().map(|flow| flow.frame(to_client, &[0; 1000])).collect();
     let verdicts = frames.iter().cycle().take(70).map(|frame| world.judge(hook, frame).verdict);
@@ -441,7 +442,7 @@ fn a_hairpin_is_within_the_bandwidth_of_both() {
             let [one, other] = [0, 1].map(|from| to_last(&mut world, &mut clients, from));
             let passed = exhaust(&mut world, hook, &[one], false);
             assert!(HELD_PACKETS.contains(&passed), "{passed}");
-            // The other may still send, but not receive; its packets are counted.
+            // The other allocation may still send, but not receive. Its packets are counted.
             let judged = world.judge(hook, &other.frame(false, &[0; 900]));
             assert_eq!(judged.verdict, Verdict::Drop);
         });
@@ -455,7 +456,7 @@ fn kernel_traffic_of_an_allocation_equals_the_rules_counts() {
             let mut world = World::new(Duration::ZERO);
             let flows = four(&mut world);
             world.tell();
-            // Until the programs' clock has passed the beginning, which it may be behind.
+            // Waits until the programs' clock, which may lag, has passed the start.
             std::thread::sleep(Duration::from_millis(50));
             let start = linux_net::Clock::instant();
             let mut rng = Rng::new(9);

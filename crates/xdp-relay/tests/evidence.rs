@@ -1,4 +1,4 @@
-//! Evidence of the host's treatment of a direction: the headers with which a packet leaves that
+//! Evidence of the host's treatment of a direction: the headers of a leaving packet that had
 //! entered the stack. docs/adr/0009.
 
 use std::thread::sleep;
@@ -12,18 +12,18 @@ use crate::support::random::{Known, four};
 use crate::support::world::{COMES, HOOKS};
 use crate::support::{World, inside};
 
-/// Nothing expires or is due within a test.
+/// Time that exceeds each test, so nothing expires or becomes due.
 const LONG: Duration = Duration::from_secs(600);
 
 /// Time within which packets leave that entered the stack before the first proof.
 const SETTLED: Duration = Duration::from_millis(6);
 
-/// A payload whose first bytes identify it, as RTP's.
+/// Returns a payload whose first bytes identify it, like a payload of RTP.
 fn payload(number: u8) -> Vec<u8> {
     [[0x80, 111, 0, number], [0, 0, 7, number], [1, 2, 3, 4], [5; 4], [6; 4]].concat()
 }
 
-/// Runs a part of a test for both directions of flows of all families, by both hooks.
+/// Runs a part of a test for both directions of flows of all families, at both hooks.
 fn each(part: fn(&mut World, Hook, &Known, bool)) {
     for hook in HOOKS {
         inside(|| {
@@ -38,7 +38,7 @@ fn each(part: fn(&mut World, Hook, &Known, bool)) {
     }
 }
 
-/// Has a packet enter the stack: it is not proven.
+/// Sends a packet that enters the stack, because the direction is not proven.
 #[track_caller]
 fn enters(world: &mut World, hook: Hook, datagram: &Datagram) {
     let judged = world.judge(hook, &datagram.frame(COMES, Check::Right));
@@ -53,7 +53,7 @@ fn headers_as_sent_are_proof_whatever_they_are() {
         enters(world, hook, &comes);
         world.leave(&[header(flow.leaves(to_client, &payload(1)), 8)], false);
         sleep(SETTLED);
-        // Other packets are relayed with their headers.
+        // Other packets are relayed with the headers of each packet.
         world.relayed(hook, &flow.frame(to_client, &payload(2)));
     });
 }
@@ -74,7 +74,7 @@ fn each_changed_header_field_leaves_the_direction_to_the_sockets() {
             world.leave(&[changed], false);
             let frame = flow.frame(to_client, &payload(1));
             assert_eq!(world.passed(hook, &frame), Some("altered"));
-            // A rule may hit only some packets: the next packet is not a proof yet.
+            // A rule may affect only some packets, so the next packet is not a proof yet.
             world.leave(std::slice::from_ref(&sent), false);
             sleep(SETTLED);
             assert_eq!(world.passed(hook, &frame), Some("altered"));
@@ -83,7 +83,7 @@ fn each_changed_header_field_leaves_the_direction_to_the_sockets() {
     });
 }
 
-/// A direction that was relayed, and that a rule changes from now on.
+/// A rule starts to change a direction that was relayed before.
 #[test]
 fn a_change_ends_the_proof_and_is_forgotten_after_some_seconds() {
     const FORGOTTEN: Duration = Duration::from_secs(20);
@@ -98,7 +98,7 @@ fn a_change_ends_the_proof_and_is_forgotten_after_some_seconds() {
             sleep(SETTLED);
             let frame = flow.frame(false, &payload(2));
             world.relayed(hook, &frame);
-            // Until one renews the proof.
+            // Sends until a packet renews the proof.
             while world.judge(hook, &frame).verdict == Verdict::Redirect {
                 sleep(Duration::from_millis(1));
             }
@@ -120,7 +120,7 @@ fn other_packets_are_no_evidence() {
     each(|world, hook, flow, to_client| {
         let frame = flow.frame(to_client, &payload(1));
         enters(world, hook, &flow.comes(to_client, &payload(1)));
-        // A packet of another interface, a longer packet, and a shorter packet.
+        // A packet with another payload, a longer packet, and a shorter packet.
         let longer = [payload(1), vec![0]].concat();
         for other in [&payload(2), &longer, &payload(1)[..19]] {
             world.leave(&[flow.leaves(to_client, other)], false);
@@ -136,7 +136,7 @@ fn other_packets_are_no_evidence() {
 #[test]
 fn evidence_among_the_segments_of_one_packet() {
     each(|world, hook, flow, to_client| {
-        // The last one may be shorter.
+        // The last datagram may be shorter.
         let last = &payload(3)[..18];
         enters(world, hook, &flow.comes(to_client, last));
         let all = [&payload(1), &payload(2), last];
@@ -147,7 +147,7 @@ fn evidence_among_the_segments_of_one_packet() {
     });
 }
 
-/// The flow label is the host's choice, and the same for both paths.
+/// The host selects the flow label, which is equal on both paths.
 #[test]
 fn the_flow_label_is_that_of_the_host() {
     each(|world, hook, flow, to_client| {
@@ -160,7 +160,7 @@ fn the_flow_label_is_that_of_the_host() {
         sleep(SETTLED);
         let frame = flow.frame(to_client, &payload(2));
         assert_eq!(world.relayed(hook, &frame)[14..18], [0x60, 0x05, 0x12, 0x34]);
-        // The client binds its channel again.
+        // The client binds the channel again.
         let Known { client, server, channel, peer, .. } = *flow;
         world.oracle.bind((client, server), channel, peer);
         world.tell();

@@ -1,4 +1,4 @@
-//! Interfaces that the programs accept packets from.
+//! Interfaces from which the programs accept packets.
 
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
@@ -32,7 +32,7 @@ fn packets_of_an_unknown_interface_pass() {
 }
 
 fn unknown_interface() {
-    // To an address of zeros, which is not that of an unknown interface either.
+    // Destination address of zeros, which must not match an unknown interface.
     let mut path = path();
     let mut routes = path.routes(WorkerId(0)).unwrap();
     let (client, server) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:3478".parse().unwrap());
@@ -63,7 +63,7 @@ fn unknown_interface() {
         payload,
     };
     let frame = datagram.frame(COMES, Check::Right);
-    // With or without a next hop, it was processed as a frame for this host.
+    // With or without a next hop, the frame was processed as a frame for this host.
     let looked_at = |path: &KernelPath, verdict| {
         verdict == Verdict::Redirect || path.passed().iter().any(|(_, count)| *count > 0)
     };

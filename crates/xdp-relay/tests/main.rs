@@ -1,5 +1,5 @@
-//! The tests of this crate from the outside, as one program: each more would be linked with the
-//! whole crate.
+//! Tests of this crate's public interface, linked as one program, since each program would be
+//! linked with the complete crate.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod differential;

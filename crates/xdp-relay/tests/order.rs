@@ -1,5 +1,5 @@
-//! No packet overtakes earlier ones of its direction that are in the stack. The tests play the
-//! stack and the server: a packet that passes is in the stack until they have it leave.
+//! No packet overtakes earlier packets of its direction that are in the stack. The tests play the
+//! stack and the server. A packet that passes is in the stack until the tests make it leave.
 //! docs/adr/0017.
 
 use std::thread::sleep;
@@ -13,23 +13,23 @@ use crate::support::random::{Known, four};
 use crate::support::world::{COMES, HOOKS};
 use crate::support::{World, inside};
 
-/// Longer than the lag of the programs' clock.
+/// Time that exceeds the lag of the programs' clock.
 const SOON: Duration = Duration::from_millis(20);
 
-/// Renewal is not due within a test.
+/// Time that exceeds each test, so renewal does not become due.
 const LONG: Duration = Duration::from_secs(600);
 
-/// The programs wait for packets in the stack for 50 ms. A slower run shows nothing, and is
-/// repeated.
+/// Maximum duration of a valid run. The programs wait 50 ms for packets in the stack. A slower run
+/// shows nothing, and is repeated.
 const IN_TIME: Duration = Duration::from_millis(40);
 
-/// Time within which packets leave the stack that entered before the first proof, and a pause.
+/// Time within which packets leave that entered the stack before the first proof, and a pause.
 const SETTLED: Duration = Duration::from_millis(6);
 
-/// A pause after which no packet is under way any more.
+/// Pause after which no packet is in transit.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// One direction of a flow, through one hook.
+/// Direction of a flow, at one hook.
 struct Direction<'a> {
     world: &'a mut World,
     hook: Hook,
@@ -42,33 +42,33 @@ impl Direction<'_> {
         self.flow.frame(self.to_client, b"data")
     }
 
-    /// True if a packet is relayed, and false if it passes to the stack.
+    /// Returns true if a packet is relayed, and false if the packet passes to the stack.
     fn relays(&mut self) -> bool {
         let frame = self.frame();
         self.world.judge(self.hook, &frame).verdict == Verdict::Redirect
     }
 
-    /// Number of packets that may have overtaken others.
+    /// Returns the number of packets that may have overtaken others.
     fn overtaken(&self) -> u64 {
         let passed = self.world.path.passed();
         passed.iter().find(|(name, _)| *name == "overtaken").unwrap().1
     }
 
-    /// So many packets leave the stack.
+    /// Makes `packets` packets leave the stack.
     fn leave(&self, packets: usize) {
         for _ in 0..packets {
             self.world.leave(&[self.flow.leaves(self.to_client, b"data")], false);
         }
     }
 
-    /// The client binds its channel again.
+    /// Lets the client bind its channel again.
     fn refresh(&mut self) {
         let Known { client, server, channel, peer, .. } = self.flow;
         self.world.oracle.bind((client, server), channel, peer);
         self.world.tell();
     }
 
-    /// The direction is relayed from here on.
+    /// Proves the direction, so packets are relayed from now on.
     fn begin(&mut self) {
         assert!(!self.relays(), "there is no proof yet");
         self.leave(1);
@@ -76,7 +76,7 @@ impl Direction<'_> {
         assert!(self.relays());
     }
 
-    /// Sends packets until one is shown to the stack.
+    /// Sends packets until one is punted to the stack.
     fn show(&mut self) {
         let begun = Instant::now();
         while self.relays() {
@@ -86,8 +86,8 @@ impl Direction<'_> {
     }
 }
 
-/// Runs a part of a test in both directions of flows of all families, and again while the machine
-/// is too slow for it.
+/// Runs a part of a test in both directions of flows of all families. A part is repeated if the
+/// machine was too slow.
 fn each(hooks: &[Hook], renew_every: Duration, part: fn(&mut Direction<'_>) -> Option<()>) {
     for hook in hooks {
         inside(|| {
@@ -112,11 +112,11 @@ fn each(hooks: &[Hook], renew_every: Duration, part: fn(&mut Direction<'_>) -> O
     }
 }
 
-/// `None` after too long a time.
+/// Returns `None` if the run took too long.
 fn in_time(begun: Instant) -> Option<()> {
     let in_time = begun.elapsed() < IN_TIME;
     if !in_time {
-        // What it left behind is forgotten.
+        // After this pause the state of the run has expired.
         sleep(Duration::from_millis(300));
     }
     in_time.then_some(())
@@ -128,7 +128,7 @@ fn packets_follow_one_that_was_shown() {
         direction.show();
         let begun = Instant::now();
         let others = [(); 5].map(|()| direction.relays());
-        // All but one leave, and a pause does not help.
+        // All packets except one leave, and a pause does not help.
         direction.leave(5);
         sleep(PAUSE);
         let late = direction.relays();
@@ -160,7 +160,7 @@ fn segments_of_one_packet_count_each() {
     });
 }
 
-/// Checks that two packets follow three merged ones, and the next packet is relayed.
+/// Checks that two packets follow three merged packets, and the next packet is relayed.
 fn two_follow_three(direction: &mut Direction<'_>, begun: Instant, follows: bool) -> Option<()> {
     direction.leave(3);
     sleep(PAUSE);
@@ -178,14 +178,14 @@ fn packets_follow_merged_ones_however_long_they_take() {
     each(&[Hook::Tc], LONG, |direction| {
         let begun = Instant::now();
         merged(direction, &direction.frames(&[direction.flow; 3]));
-        // As long as the kernel path waited once, whatever the stack did.
+        // Time does not permit overtaking while merged packets are in the stack.
         sleep(Duration::from_millis(20));
         let follows = direction.relays();
         two_follow_three(direction, begun, follows)
     });
 }
 
-/// The limits of a sequence do not count from packets that the stack dropped.
+/// Packets that the stack dropped do not count towards the limits of a sequence.
 #[test]
 fn packets_follow_merged_ones_behind_dropped_ones() {
     each(&[Hook::Tc], LONG, |direction| {
@@ -201,13 +201,13 @@ fn packets_follow_merged_ones_behind_dropped_ones() {
 }
 
 impl Direction<'_> {
-    /// Datagrams of flows.
+    /// Builds a datagram for each flow.
     fn frames(&self, flows: &[Known]) -> Vec<Datagram> {
         flows.iter().map(|flow| flow.comes(self.to_client, b"data")).collect()
     }
 }
 
-/// Datagrams come merged.
+/// Sends datagrams that arrive merged.
 fn merged(direction: &Direction<'_>, datagrams: &[Datagram]) {
     let mut whole = datagrams[0].clone();
     let len = whole.payload.len() as u32;
@@ -218,7 +218,7 @@ fn merged(direction: &Direction<'_>, datagrams: &[Datagram]) {
     assert_eq!((ran.verdict, ran.frame), (Verdict::Pass, frame));
 }
 
-/// A client's merged datagrams may be of several channels.
+/// A client's merged datagrams may belong to several channels.
 #[test]
 fn packets_of_each_channel_follow_merged_ones() {
     inside(|| {
@@ -260,7 +260,7 @@ fn packets_of_each_channel_follow_merged_ones() {
     });
 }
 
-/// Packets are in the queue of the socket when their route is set.
+/// Packets are already in the socket's queue when their route is set.
 #[test]
 fn packets_follow_those_from_before_the_route() {
     for hook in HOOKS {
@@ -272,8 +272,7 @@ fn packets_follow_those_from_before_the_route() {
                 for to_client in [false, true] {
                     let world = &mut world;
                     let mut direction = Direction { world, hook, flow, to_client };
-                    // Four are in the queue, of which the first leaves, and two more enter the
-                    // stack.
+                    // The queue has four packets. The first leaves, and two more enter the stack.
                     let begun = Instant::now();
                     direction.leave(1);
                     sleep(PAUSE);
@@ -314,8 +313,8 @@ fn a_refresh_of_the_route_forgets_no_packet() {
     });
 }
 
-/// Packets that the stack drops hold the others for a bounded time. None is said to be overtaken
-/// behind a pause, since there is none any more.
+/// Packets that the stack drops delay others for a bounded time. After a pause no packet is
+/// reported as overtaken, since no packet remains in the stack.
 #[test]
 fn a_dropped_packet_holds_others_for_a_moment() {
     each(&HOOKS, SOON, |direction| {

@@ -1,5 +1,5 @@
-//! Routes that are installed, withdrawn and refreshed while the programs relay: no packet of one
-//! client ever gets another's addresses, counts or ticket.
+//! Routes that are installed, withdrawn and refreshed while the programs relay. A packet of one
+//! client never gets another client's addresses, counts or flow cookie.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,16 +19,17 @@ use crate::support::inside;
 use crate::support::network::ip;
 use crate::support::world::{COMES, HOOKS, INBOUND, outbound};
 
-/// Frames of the first client for each hook, most of them relayed many times within one run.
+/// Number of frames of the first client for each hook, most of them relayed many times within one
+/// run.
 const FRAMES: u64 = 5_000_000;
-/// Runs of which each frame is looked at.
+/// Number of runs in which each frame is examined.
 const SINGLE_RUNS: u64 = 10_000;
-/// Changes of ring routes, at least.
+/// Minimum number of changes of ring routes.
 const CHANGES: u32 = 100_000;
-/// Datagrams that are handed over meanwhile, at least: where the sender got little of the
-/// processors, the routes change until it has had its turn.
+/// Minimum number of datagrams delivered to the ring. If the sender got little processor time, the
+/// routes change until this number is reached.
 const HANDED: u32 = 1_000;
-/// Rounds of a frame in one run: each costs a hop.
+/// Number of passes of a frame in one run. Each pass costs a hop.
 const REPEAT: u32 = 200;
 const CHANNEL: u16 = 0x4000;
 /// Difference of a client's port after a move.
@@ -36,9 +37,9 @@ const MOVED: u16 = 1000;
 const HOPS: u8 = 255;
 const PAYLOAD: [u8; 32] = [0xA5; 32];
 
-/// Two clients. Packets that leave by a flow arrive by the same flow: its client is its relayed
-/// address, and its server's address is its peer. So a frame that is processed repeatedly stays in
-/// its flow, unless it was given an address of the other.
+/// Addresses of two clients. Packets that leave by a flow arrive by that flow again: the client is
+/// the relayed address, and the server's address is the peer. A frame that is processed repeatedly
+/// therefore stays in its flow, unless it gets an address of the other flow.
 const ENDS: [[&str; 2]; 2] =
     [["198.18.1.2:10000", "198.18.2.2:3478"], ["198.18.1.3:10001", "198.18.2.3:3479"]];
 
@@ -50,7 +51,8 @@ fn id(client: usize) -> FlowId {
     FlowId { allocation: AllocationId(client as u64 + 1), channel: CHANNEL }
 }
 
-/// `moved`: with another client's address, as after a mobility Refresh.
+/// Builds a client's flow. With `moved` the client has another address, as after a mobility
+/// Refresh.
 fn flow(client: usize, until: Instant, moved: bool) -> Flow {
     let [x, y] = ends(client);
     let elsewhere = SocketAddr::new(x.ip(), x.port() + MOVED);
@@ -67,8 +69,8 @@ fn flow(client: usize, until: Instant, moved: bool) -> Flow {
     }
 }
 
-/// The kernel path on two links whose neighbours have the loopback's address: outbound frames can
-/// be processed again.
+/// Creates a kernel path on two links whose neighbours have the loopback's address, so outbound
+/// frames can be processed again.
 fn path() -> KernelPath {
     for family in ["ipv4", "ipv6"] {
         std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
@@ -90,8 +92,8 @@ fn path() -> KernelPath {
     path.set_link(Link { partial_at_xdp: false, ..INBOUND }).unwrap();
     for device in xdp_relay::device::devices().unwrap() {
         if device.name == "side1x" {
-            // By which nothing comes: a program that is on no device takes the kernel milliseconds
-            // to run.
+            // No packet arrives by this device. Running a program that is attached to no device
+            // takes the kernel milliseconds.
             path.attach(&device.name, device.index, Hook::XdpGeneric).unwrap();
         }
         if device.index != 1 {
@@ -102,7 +104,7 @@ fn path() -> KernelPath {
     path
 }
 
-/// A payload after so many nested ChannelData headers.
+/// Returns a payload with `times` nested ChannelData headers.
 fn nested(times: usize) -> Vec<u8> {
     let mut payload = PAYLOAD.to_vec();
     for _ in 0..times {
@@ -118,7 +120,7 @@ struct Run {
     to: SocketAddr,
     to_client: bool,
     frame: Vec<u8>,
-    /// The payload with the most headers possible, which are removed one by one.
+    /// Payload with the maximum number of headers, which are removed in sequence.
     most: Vec<u8>,
 }
 
@@ -146,15 +148,15 @@ fn datagram(from: SocketAddr, to: SocketAddr, headers: usize) -> Datagram {
     }
 }
 
-/// Runs a frame of the first client; returns how often it was relayed.
+/// Runs a frame of the first client. Returns the number of times that the frame was relayed.
 ///
 /// # Panics
-/// Any part of the result is not the first client's.
+/// A part of the result does not belong to the first client.
 fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
     let ran = path.run(hook, &run.frame, times).unwrap();
     let seen = read(&ran.frame).unwrap_or_else(|| panic!("{:?} is no datagram", ran.frame));
     let datagram = &seen.datagram;
-    // She may have moved.
+    // The client may have moved.
     let elsewhere = SocketAddr::new(run.to.ip(), run.to.port() + MOVED);
     let is_hers = datagram.to == run.to || run.to_client && datagram.to == elsewhere;
     assert!(datagram.from == run.from && is_hers, "somebody else's address: {datagram:?}");
@@ -166,8 +168,8 @@ fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
     hops as u64
 }
 
-/// Installs, refreshes, moves and withdraws the routes of both clients until stopped; returns the
-/// kernel's counts for each.
+/// Installs, refreshes, moves and withdraws the routes of both clients until stopped. Returns the
+/// kernel's counts for each client.
 fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
     let mut rng = Rng::new(1);
     let mut counted = [FlowCounters::default(); 2];
@@ -175,7 +177,7 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
         let now = linux_net::Clock::instant();
         routes.renew(now);
         let client = rng.below(2) as usize;
-        // The first client is there most of the time: it is her packets that are relayed.
+        // The first client has routes most of the time, since packets of this client are relayed.
         let often = if client == 0 { 400 } else { 8 };
         let set = match rng.below(often) {
             0 => {
@@ -184,7 +186,7 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
             }
             1 => routes.set(now, id(client), &flow(client, Instant::FAR_FUTURE, true)),
             2 => {
-                // One of them, while the other may be withdrawn before its turn.
+                // Visits one flow. The other flow may be withdrawn before its visit.
                 routes.sweep(linux_net::Clock::instant(), 1, |id, carried| {
                     add(&mut counted[id.allocation.0 as usize - 1], &carried);
                 });
@@ -194,7 +196,7 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
         };
         match set {
             Ok(()) => {}
-            // Places that were in use a moment ago rest.
+            // Slots that were in use recently are resting.
             Err(KernelPathError::Full) => {
                 add(&mut counted[client], &routes.remove(id(client)));
                 thread::yield_now();
@@ -303,7 +305,7 @@ fn no_datagram_is_delivered_with_another_clients_flow_cookie() {
     }
 }
 
-/// Stops the other thread, however this one ends.
+/// Guard that stops the other thread when this thread exits in any way.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

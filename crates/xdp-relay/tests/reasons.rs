@@ -1,5 +1,5 @@
-//! Reasons for which packets with a route pass to user space: each has its counter, and the packet
-//! is unaltered.
+//! Reasons for which packets with a route pass to user space. Each reason has a counter, and the
+//! packet is unaltered.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::support::{World, inside};
 
 type Case = fn(Hook);
 
-/// By the names of the counters.
+/// Test cases by name of the counter.
 const REASONS: [(&str, &[Hook], &[Case]); 18] = [
     ("expired", &HOOKS, &[no_lease, ended, no_permission]),
     ("proof_renewal", &HOOKS, &[shown]),
@@ -32,15 +32,15 @@ const REASONS: [(&str, &[Hook], &[Case]); 18] = [
     ("link", &HOOKS, &[no_leave, unknown]),
     ("merged", &[Hook::Tc], &[merged]),
     ("room", &[Hook::Xdp], &[no_room]),
-    // Of ring routes: tests/ring_delivery.rs.
+    // Reasons of ring routes: tests/ring_delivery.rs.
     ("ring", &[], &[]),
-    // Of routes that are withdrawn meanwhile: tests/races.rs.
+    // Routes that are withdrawn during the look-up: tests/races.rs.
     ("stale", &[], &[]),
-    // No test has a processor to switch on.
+    // No test can bring a processor online.
     ("processor", &[], &[]),
     ("unproven", &HOOKS, &[unproven]),
     ("moved", &HOOKS, &[moved]),
-    // Of each header field, and of the time that follows: tests/evidence.rs.
+    // Each header field, and the time afterwards: tests/evidence.rs.
     ("altered", &HOOKS, &[altered]),
     ("overtaken", &HOOKS, &[overtaken]),
 ];
@@ -70,7 +70,7 @@ fn world() -> (World, Vec<Known>) {
     (world, flows)
 }
 
-/// Both directions of each flow.
+/// Returns frames of both directions of each flow.
 fn both(flows: &[Known]) -> Vec<Vec<u8>> {
     let frames = |flow: &Known| [false, true].map(|to_client| flow.frame(to_client, b"data"));
     flows.iter().flat_map(frames).collect()
@@ -93,7 +93,7 @@ fn no_lease(hook: Hook) {
     relayed(&mut world, hook, &both(&flows));
     world.renew = false;
     let now = linux_net::Clock::instant();
-    // The programs' clock is behind by some milliseconds.
+    // The programs' clock lags by some milliseconds.
     let long_ago = now.as_nanos() - (LEASE + Duration::from_millis(100)).as_nanos() as u64;
     world.routes.renew(Instant::from_nanos(long_ago));
     passed(&mut world, hook, &both(&flows), "expired");
@@ -105,7 +105,8 @@ fn no_lease(hook: Hook) {
     relayed(&mut world, hook, &both(&flows));
 }
 
-/// A world in which something lasted for a second, some seconds ago.
+/// Creates a world in which permissions, or channels too, lasted for one second and expired some
+/// seconds ago.
 fn past(channel_too: bool) -> (World, Vec<Known>) {
     let ago = Duration::from_secs(3);
     let mut world = World::with(ago, Proof::NOT_REQUIRED, |policy| {
@@ -134,26 +135,26 @@ fn no_permission(hook: Hook) {
 }
 
 const LONG: Duration = Duration::from_secs(600);
-/// Longer than the lag of the programs' clock.
+/// Time that exceeds the lag of the programs' clock.
 const SOON: Duration = Duration::from_millis(20);
 
-/// A world that requires proofs.
+/// Creates a world that requires proofs.
 fn proving(renew_every: Duration) -> (World, Vec<Known>) {
     let mut world = World::with(Duration::ZERO, Proof { holds: LONG, renew_every }, |_| {});
     let flows = four(&mut world);
     (world, flows)
 }
 
-/// Each direction of each flow.
+/// Returns each direction of each flow.
 fn directions(flows: &[Known]) -> impl Iterator<Item = (&Known, bool)> {
     flows.iter().flat_map(|flow| [(flow, false), (flow, true)])
 }
 
-/// Has a packet of a direction leave by the system, by the interface that it is to leave by or by
-/// the other, as the server sends it.
+/// Makes a packet of a direction leave through the stack, as sent by the server. The packet leaves
+/// by the expected interface, or by the other interface.
 fn leave(world: &World, flow: &Known, to_client: bool, other: bool) {
     world.leave(&[flow.leaves(to_client, b"data")], other);
-    // Until none is in the stack that entered it before.
+    // Waits until packets that entered the stack before have left.
     std::thread::sleep(Duration::from_millis(6));
 }
 
@@ -166,10 +167,10 @@ fn shown(hook: Hook) {
         for _ in 0..3 {
             world.relayed(hook, &frame);
             std::thread::sleep(SOON * 4);
-            // The first after a pause that began when renewal was due.
+            // First packet after the pause, which started when renewal was due.
             world.relayed(hook, &frame);
             std::thread::sleep(Duration::from_millis(1));
-            // The packet after the one that renews the proof follows it.
+            // The packet that renews the proof is punted, and the next packet follows it.
             assert_eq!(world.passed(hook, &frame), Some("proof_renewal"));
             assert_eq!(world.passed(hook, &frame), Some("proof_renewal"));
             leave(&world, flow, to_client, false);
@@ -186,7 +187,7 @@ fn unproven(hook: Hook) {
             for _ in 0..300 {
                 assert_eq!(world.passed(hook, &frame), Some("unproven"));
             }
-            // The other direction's is not its own.
+            // A packet of the other direction does not prove this direction.
             leave(&world, flow, !to_client, false);
             assert_eq!(world.passed(hook, &frame), Some("unproven"));
             leave(&world, flow, to_client, false);
@@ -215,7 +216,7 @@ fn ages(hook: Hook) {
     }
 }
 
-/// Packets of the system leave by another interface than the program would send by.
+/// Packets leave the stack by another interface than the program would use.
 fn moved(hook: Hook) {
     let (mut world, flows) = proving(LONG);
     for (flow, to_client) in directions(&flows) {
@@ -262,7 +263,7 @@ fn overtaken(hook: Hook) {
             of(&after) - of(&before)
         };
         assert_eq!((rose("proof_renewal"), rose("overtaken")), (shown, 1));
-        // It is not tried again at once.
+        // Renewal is not tried again immediately.
         assert_eq!(world.path.run(hook, &frame, 1).unwrap().verdict, Verdict::Redirect);
         world.routes.sweep(linux_net::Clock::instant(), usize::MAX, |_, _| {});
     }
@@ -274,14 +275,14 @@ fn last_hop(hook: Hook) {
         for (to_client, ttl) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
             let last = Datagram { ttl, ..flow.comes(to_client, b"data") };
             passed(&mut world, hook, &[last.frame(COMES, Check::Right)], "ttl");
-            // Examined for a partial checksum, and unaltered.
+            // The packet is examined for a partial checksum, and unaltered.
             passed(&mut world, hook, &[last.frame(COMES, Check::Pseudo)], "ttl");
         }
     }
 }
 
-/// Two allocations of which the first has a channel to the other; and the other a permission for
-/// the first, or a channel too.
+/// Creates two allocations. The first has a channel to the other. The other has a permission for
+/// the first, or also a channel.
 fn pair(world: &mut World, permitted: bool, bound: bool) -> (Known, Option<Known>) {
     let mut rng = Rng::new(6);
     let [mut one, mut other] = [false, true].map(|v6| Client::new(world, &mut rng, v6));
@@ -316,7 +317,8 @@ fn none_to_v6(hook: Hook) {
     }
 }
 
-/// Not on a virtual link, where partial checksums come: then it is complete by chance.
+/// The link is not virtual, so no partial checksums arrive. The checksum is complete, and equal to
+/// a partial checksum by chance.
 fn partial_by_chance(hook: Hook) {
     let (mut world, flows) = world();
     world.path.set_link(Link { partial_at_xdp: false, ..INBOUND }).unwrap();
@@ -339,14 +341,14 @@ fn one_sided(hook: Hook) {
     passed(&mut world, hook, &[there.frame(false, b"data")], "hairpin");
 }
 
-/// The other allocation delivers it as a Data indication.
+/// The other allocation delivers the data as a Data indication.
 fn one_sided_permitted(hook: Hook) {
     let mut world = World::new(Duration::ZERO);
     let (there, _) = pair(&mut world, true, false);
     passed(&mut world, hook, &[there.frame(false, b"data")], "hairpin");
 }
 
-/// The other has a channel, and a permission that has run out.
+/// The other allocation has a channel, and an expired permission.
 fn one_sided_by_now(hook: Hook) {
     let ago = Duration::from_secs(3);
     let mut world = World::with(ago, Proof::NOT_REQUIRED, |policy| {
@@ -360,7 +362,7 @@ fn one_sided_by_now(hook: Hook) {
     }
 }
 
-/// From a link, with a local source address.
+/// The packet arrives from a link, with a local source address.
 fn forged(hook: Hook) {
     let mut world = World::new(Duration::ZERO);
     let (there, back) = pair(&mut world, false, true);
@@ -369,7 +371,7 @@ fn forged(hook: Hook) {
     passed(&mut world, hook, &[there.frame(true, b"data"), back.frame(true, b"data")], "hairpin");
 }
 
-/// A client with a channel to a peer.
+/// Creates a client with a channel to a peer.
 fn one(world: &mut World, peer: &str) -> Known {
     let mut client = Client::new(world, &mut Rng::new(6), false);
     client.bind(world, SocketAddr::new(address(peer), 7))
@@ -384,7 +386,7 @@ fn no_way(hook: Hook) {
         world.relayed(hook, &flow.frame(false, b"data"));
         ip(if flow.peer.is_ipv6() { "route del ::/0" } else { "route del 0.0.0.0/0" });
         passed(&mut world, hook, &[flow.frame(false, b"data")], "no_route");
-        // Whence it came, there is still a way.
+        // A route back to the client still exists.
         world.relayed(hook, &flow.frame(true, b"data"));
         for link in LINKS {
             ip(&format!("link del {link}"));
@@ -405,7 +407,7 @@ fn unreachable(hook: Hook) {
     }
 }
 
-/// The same for another client.
+/// Creates another client with a channel to a peer.
 fn one_of(world: &mut World, peer: &str) -> Known {
     let mut client = Client::new(world, &mut Rng::new(peer.len() as u64), true);
     client.bind(world, SocketAddr::new(address(peer), 7))
@@ -441,7 +443,7 @@ fn narrow(hook: Hook) {
     }
 }
 
-/// Short enough inbound, and too long outbound.
+/// The packet is short enough inbound, and too long outbound.
 fn grown(hook: Hook) {
     let (mut world, flows) = world();
     for flow in flows {
@@ -466,7 +468,7 @@ fn no_leave(hook: Hook) {
         let frames: Vec<_> = flows.iter().map(|flow| flow.frame(to_client, b"data")).collect();
         relayed(&mut world, hook, &frames);
         let (index, mac) = (world.network.indices[link], world.network.macs[link]);
-        // By the other hook alone.
+        // Packets may leave only by the other hook.
         world
             .path
             .set_link(Link { index, mac, leave_xdp: !xdp, leave_tc: xdp, partial_at_xdp: false })
@@ -504,7 +506,7 @@ fn merged(hook: Hook) {
         let frame = &flow.frame(to_client, b"data");
         world.relayed(hook, frame);
         for segments in [2, 64] {
-            // As the system makes them: one header, and the payloads one behind the other.
+            // Merged as by the kernel: one header, followed by all payloads.
             let mut merged = flow.comes(to_client, b"data");
             merged.payload = merged.payload.repeat(segments as usize);
             let merged = merged.frame(COMES, Check::Right);
@@ -512,8 +514,8 @@ fn merged(hook: Hook) {
             let judged = world.judge_as(hook, &merged, FrameContext::Merged(segments, len));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
-        // A single packet after them must not overtake them. Other directions and flows do not
-        // follow.
+        // A single packet after the merged packets must not overtake them. Packets of other
+        // directions and flows do not follow.
         assert_eq!(world.passed(hook, frame), Some("merged"));
         if number > 0 {
             world.relayed(hook, &other);
@@ -527,7 +529,7 @@ fn merged(hook: Hook) {
 }
 
 fn no_room(hook: Hook) {
-    // Of the 256 bytes in front of a frame the kernel wants the other 40.
+    // The headroom of a frame has 256 bytes, of which the kernel needs the other 40.
     const TOLD: usize = 216;
     let (mut world, flows) = world();
     if world.path.run_as(hook, &[0; TOLD + 60], 1, FrameContext::Behind(TOLD as u32)).is_err() {

@@ -1,4 +1,4 @@
-//! Peers' datagrams delivered to the ring of the worker of their client's connection.
+//! Delivery of peers' datagrams to a worker's ring, for clients with a connection.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Hands {
         ran.verdict
     }
 
-    /// Which counter rises when a frame passes.
+    /// Returns the counter that rises when a frame passes.
     fn passes(&self, hook: Hook, frame: &[u8], comes: FrameContext) -> Option<&'static str> {
         let before = self.path.passed();
         let ran = self.path.run_as(hook, frame, 1, comes).unwrap();
@@ -201,7 +201,8 @@ fn reasons_for_passing_are_counted() {
         hands.deliver_to_ring(V6);
         let unmade = datagram(V4, b"x").frame(COMES, Check::Pseudo);
         if hook == Hook::Tc {
-            // The kernel knows that it is complete, by chance this; and it is wrong.
+            // The kernel treats the checksum as complete, which is equal to a partial checksum by
+            // chance. The checksum is invalid.
             assert_eq!(hands.run(hook, &unmade), Verdict::Drop);
             let [peer, relayed] = V4.map(|end| end.parse().unwrap());
             assert!(!hands.routes.ring().unwrap().next().unwrap().is_intact(peer, relayed));
@@ -234,16 +235,16 @@ fn reasons_for_passing_are_counted() {
                 "those behind"
             );
             hands.routes.prove(id(V4), 2);
-            // Punted datagrams are to be read from the sockets first.
+            // Punted datagrams must be read from the sockets first.
             std::thread::sleep(Duration::from_millis(6));
             assert_eq!(hands.run(hook, &right), Verdict::Drop);
             if why.is_some() {
                 std::thread::sleep(Duration::from_millis(20));
-                // The first after a pause that began when renewal was due.
+                // First datagram after the pause, which started when renewal was due.
                 assert_eq!(hands.run(hook, &right), Verdict::Drop);
                 std::thread::sleep(Duration::from_millis(1));
                 assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
-                // Others follow it until all have reached their worker.
+                // Others follow it until all have reached the worker.
                 assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
                 hands.routes.prove(id(V4), 1);
                 std::thread::sleep(Duration::from_millis(1));

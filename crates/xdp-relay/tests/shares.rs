@@ -1,5 +1,5 @@
-//! Shares of the table of flows: one client does not take all slots, and silent flows lose theirs
-//! while others want them.
+//! Shares of the table of flows. One client cannot take all slots, and silent flows lose their
+//! slots while others need slots.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::support::{World, inside};
 /// Number of slots in a [`World`].
 const SLOTS: usize = 1024;
 
-/// Flows of two clients.
+/// World with flows of two clients.
 struct Clients(World);
 
 const GREEDY: &str = "198.51.100.1";
@@ -37,14 +37,14 @@ impl Clients {
         routes.set(now, flow_id(number), &flow(number))
     }
 
-    /// Installs flows until one is refused. Returns their number and the refusal.
+    /// Installs flows until one is refused. Returns the number of installed flows and the refusal.
     fn fill(&mut self, now: Instant, client: &str) -> (usize, KernelPathError) {
         let refused = |number| Some((number, self.set(now, client, number).err()?));
         let (number, error) = (0..).find_map(refused).unwrap();
         (usize::from(number), error)
     }
 
-    /// Has a flow carry a datagram of its client.
+    /// Makes a flow relay a datagram of its client.
     fn carry(&self, number: u16) {
         self.0.routes.renew(linux_net::Clock::instant());
         let Flow { client, server, channel, .. } = flow(number);
@@ -53,7 +53,7 @@ impl Clients {
         assert_eq!(self.0.path.run(Hook::Xdp, &frame, 1).unwrap().verdict, Verdict::Redirect);
     }
 
-    /// Sweeps all flows. Returns the silent ones, sorted.
+    /// Sweeps all flows. Returns the silent flows, sorted.
     fn silent(&mut self, now: Instant) -> Vec<FlowId> {
         assert!(self.0.routes.sweep(now, usize::MAX, |_, _| ()));
         let mut silent: Vec<_> = std::iter::from_fn(|| self.0.routes.pop_silent()).collect();
@@ -77,9 +77,9 @@ fn a_client_with_many_flows_leaves_slots_to_others() {
         for number in 0..50 {
             clients.set(now, OTHER, 10_000 + number).unwrap();
         }
-        // A flow that has a slot is updated.
+        // A flow that has a slot can be updated.
         clients.set(now, GREEDY, 0).unwrap();
-        // A released slot counts until it has rested.
+        // A released slot is in use until it has rested.
         (0..200).for_each(|number| _ = clients.0.routes.remove(flow_id(number)));
         assert!(matches!(clients.set(now, GREEDY, 20_000), Err(KernelPathError::Share)));
         let rested = linux_net::Clock::instant() + REST;

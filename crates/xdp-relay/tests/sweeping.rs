@@ -1,4 +1,5 @@
-//! Counts of the kernel are reported in parts: every packet once, and no flow is left out.
+//! The kernel's counts are reported in parts. Every packet is reported once, and no flow is left
+//! out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use crate::support::random::plain;
 use crate::support::world::{COMES, HOOKS};
 use crate::support::{World, inside};
 
-/// The smallest part: one flow.
+/// Smallest part: one flow.
 const ONE_FLOW: usize = 1;
 
-/// Flows by number, and the datagrams that they carried and that were reported.
+/// Flows by number, with the numbers of relayed and of reported datagrams.
 struct Flows {
     world: World,
     hook: Hook,
@@ -40,7 +41,7 @@ impl Flows {
         self.world.routes.set(now, flow_id(number), &flow(number)).unwrap();
     }
 
-    /// Has a flow carry a datagram of its client.
+    /// Makes a flow relay a datagram of its client.
     fn carry(&mut self, number: u16) {
         let Flow { client, server, channel, .. } = flow(number);
         let payload = [&channel.to_be_bytes()[..], &[0, 4], b"data"].concat();
@@ -55,7 +56,7 @@ impl Flows {
         *self.reported.entry(flow_id(number)).or_default() += last.to_peer_packets;
     }
 
-    /// Takes one part: the flows that it reported, and whether the round is over.
+    /// Sweeps one part. Returns the reported flows, and true at the end of a round.
     fn sweep(&mut self, cells_max: usize) -> (Vec<FlowId>, bool) {
         let mut flows = Vec::new();
         let is_over =
@@ -100,11 +101,12 @@ fn flows_that_end_within_a_round_are_reported_once() {
                 flows.sweep(ONE_FLOW);
             }
             (1..=8).for_each(|number| flows.carry(number));
-            // Visited; next; not visited yet; the last of the round.
+            // A visited flow, the next flow, a flow not visited yet, and the last flow of the
+            // round.
             for number in [2, 4, 6, 8] {
                 flows.remove(number);
             }
-            // One of them is there again, with a count of its own.
+            // One of the flows is installed again, with a separate count.
             flows.set(6);
             flows.carry(6);
             while !flows.sweep(ONE_FLOW).1 {}
@@ -114,7 +116,7 @@ fn flows_that_end_within_a_round_are_reported_once() {
                 "visited before they went on"
             );
             assert_eq!(flows.reported, flows.carried);
-            // A round of which nothing is left.
+            // All flows of the round are removed.
             flows.sweep(ONE_FLOW);
             for number in [1, 3, 5, 6, 7] {
                 flows.remove(number);

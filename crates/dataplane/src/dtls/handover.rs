@@ -1,7 +1,7 @@
-//! Export of sessions to the successor, and import of the predecessor's.
+//! Export of sessions to the successor, and import of the predecessor's sessions.
 //!
 //! A session consists of keys and numbers, and is exported as a copy. After the export this process
-//! sends no record, unless a rollback [resumes](Dtls::roll_back) the sessions: two records with the
+//! sends no record, unless a rollback [resumes](Dtls::roll_back) the sessions. Two records with the
 //! same key and number would reveal both plaintexts.
 
 use control::AssociationEnd;
@@ -26,7 +26,7 @@ struct SessionState {
 
 fields!(SessionState { 1 => five_tuple, 2 => random, 3 => began, 4 => last_record, 5 => keys });
 
-/// Error of an import: the session has ended.
+/// Error of an import. The session has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionImportError {
     /// The state is malformed.
@@ -44,7 +44,7 @@ pub enum SessionImportError {
 }
 
 impl Session {
-    /// Exports the session if it is established.
+    /// Exports the session if established.
     fn export(&self) -> Option<Bytes> {
         let Self { engine, path, random, began, last_record, .. } = self;
         let state = SessionState {
@@ -79,13 +79,13 @@ impl Dtls {
         self.sessions.get(self.sessions.find(client)?)?.export()
     }
 
-    /// Resumes the sessions: the successor has failed.
+    /// Resumes the sessions after a failure of the successor.
     pub(crate) const fn roll_back(&mut self) {
         self.sessions.resume();
     }
 
-    /// Removes the exported sessions without an alert, and ends handshakes with one: the successor
-    /// serves.
+    /// Removes the exported sessions without an alert, and closes incomplete handshakes with an
+    /// alert: the successor serves.
     pub(crate) fn commit<N: Net>(&mut self, cx: &mut Context<N>) {
         self.drop_queue(cx);
         let (exported, others): (Vec<_>, Vec<_>) = self
@@ -95,7 +95,7 @@ impl Dtls {
             .partition(|(_, exported)| *exported);
         for (path, _) in exported {
             self.sessions.remove(path.socket);
-            // The allocation was exported too; this removes the server name of the client.
+            // The allocation was exported too. This call removes the server name of the client.
             cx.server.close(cx.now, &path.five_tuple);
         }
         // Exported sessions are removed and can send no record.
@@ -105,11 +105,11 @@ impl Dtls {
         }
     }
 
-    /// Imports a session of the predecessor, regardless of current limits, and skips so many
-    /// numbers of records.
+    /// Imports a session of the predecessor, regardless of current limits. `skipped` record numbers
+    /// are skipped.
     ///
     /// # Errors
-    /// The state is invalid, or the listener or table entry is missing: the session has ended.
+    /// The state is invalid, the listener is missing, or the table is full. The session has ended.
     pub(crate) fn import<N: Net>(
         &mut self,
         cx: &mut Context<N>,

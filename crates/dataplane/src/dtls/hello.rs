@@ -1,4 +1,5 @@
-//! ClientHellos: a stateless cookie first, then a session within the limits.
+//! ClientHellos. The first hello gets a stateless cookie. A hello with the cookie starts a session
+//! within the limits.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -29,7 +30,7 @@ impl Dtls {
         cx: &mut Context<N>,
         hello: &ClientHello,
     ) -> Option<SocketId> {
-        // Taken out for the call: copying it costs as much as a part of the cookie.
+        // Moved out during the call, because a copy costs part of the time of computing a cookie.
         let Some(config) = self.settings.config.take() else {
             // Only imported sessions are served.
             cx.egress.dropped(DropReason::NotStun);
@@ -101,7 +102,7 @@ impl Dtls {
         }
     }
 
-    /// Returns a complete hello as a message of the batch.
+    /// Adds a complete hello to the batch as a message, and returns the hello.
     fn join_pieces<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -110,7 +111,7 @@ impl Dtls {
         let FiveTuple { client, .. } = path.five_tuple;
         let filled = self.pieces.take_whole(&path.five_tuple, |whole| {
             let copy = |room: &mut [u8]| {
-                // The buffer holds the longest message of a stream.
+                // The buffer has space for the longest message of a stream.
                 room[..whole.len()].copy_from_slice(whole);
                 Ok::<_, Infallible>(whole.len())
             };
@@ -121,7 +122,7 @@ impl Dtls {
         Some(ClientHello { message, range, path: *path, known: *known })
     }
 
-    /// Serves a hello of a client that has proved its address by a cookie.
+    /// Serves a hello with a valid cookie, which verifies the client's address.
     fn take_verified<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -131,17 +132,17 @@ impl Dtls {
     ) -> Option<SocketId> {
         let repeats = |session: &mut Session| session.random == random;
         if hello.known.and_then(|id| self.sessions.get_mut(id)).is_some_and(repeats) {
-            // The timer repeats its answer if needed.
+            // If necessary, the timer repeats the answer.
             cx.observer.count(Series::Fate(Fate::Dtls), 1);
             return hello.known;
         }
-        // A replay of a hello whose session has ended begins no other.
+        // A replayed hello whose session has ended does not start another session.
         if self.used_cookies.contains(cookie) {
             cx.egress.dropped(DropReason::DtlsCookieUsed);
             return hello.known;
         }
         let client = hello.path.five_tuple.client.0.ip();
-        // Before any state is made for it.
+        // Checked before any state is created for the client.
         let is_by_customer = self.settings.admission.is_by_customer();
         let work = match cx.begin_handshake(client, Step::Begin, is_by_customer) {
             Ok(work) => work,
@@ -170,7 +171,7 @@ impl Dtls {
         }
     }
 
-    /// Begins a session, and answers the hello.
+    /// Starts a session, and responds to the hello.
     fn begin<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -208,8 +209,8 @@ impl Dtls {
         self.sessions.find(&hello.path.five_tuple)
     }
 
-    /// Admits a session. The client's previous one ends: the cookie shows that the client itself
-    /// begins anew (RFC 6347 §4.2.8).
+    /// Admits a session. An earlier session of the client is closed: the cookie proves that the
+    /// client starts again (RFC 6347 §4.2.8).
     fn admit<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -232,7 +233,7 @@ impl Dtls {
                 LimitReached::Address => AssociationRefusal::Address,
                 LimitReached::Network => AssociationRefusal::Network,
             })?;
-            // Counted before the eviction: another worker could take the free slot.
+            // Counted before the eviction, because another worker could take the free slot.
             let permit = self.settings.admission.keep(Some(client));
             self.end(cx, rival, AssociationEnd::CrowdedOut);
             Ok(permit)
@@ -263,7 +264,7 @@ fn count_piece<N: Net>(cx: &Context<N>, is_kept: bool) {
     }
 }
 
-/// Counts a refused hello and its datagram.
+/// Counts a refused hello and the datagram of the hello.
 pub(super) fn count_refused<N: Net>(cx: &Context<N>, why: AssociationRefusal) {
     cx.observer.count(Series::AssociationsRefused(why), 1);
     cx.egress.dropped(match why {

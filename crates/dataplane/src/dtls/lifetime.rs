@@ -10,12 +10,12 @@ use crate::io::Net;
 use crate::limits::{HANDSHAKE_WITHIN, RESEND_EVERY, SESSION_IDLE_FOR, SWEEP_SESSIONS_EVERY};
 
 impl Dtls {
-    /// Returns the time of the next sweep; `None` without sessions.
+    /// Returns the time of the next sweep, or `None` without sessions.
     pub(crate) const fn next_sweep(&self) -> Option<Instant> {
         self.sweep_at
     }
 
-    /// Repeats handshake messages, and ends the sessions that are past their deadlines.
+    /// Repeats handshake messages, and closes overdue sessions.
     pub(crate) fn sweep<N: Net>(&mut self, cx: &mut Context<N>) {
         let now = cx.now.instant;
         for id in self.sessions.half_open_ids() {
@@ -44,8 +44,8 @@ impl Dtls {
         };
     }
 
-    /// Ends silent sessions without an allocation: the network does not report a client that is
-    /// gone.
+    /// Closes silent sessions without an allocation, because the network does not report a client
+    /// that has disconnected.
     fn end_idle<N: Net>(&mut self, cx: &mut Context<N>) {
         let now = cx.now.instant;
         let silent = self.sessions.iter().filter(|session| {
@@ -59,7 +59,7 @@ impl Dtls {
         }
     }
 
-    /// Ends all sessions: the server stops.
+    /// Closes all sessions, because the server stops.
     pub(crate) fn end_all<N: Net>(&mut self, cx: &mut Context<N>) {
         self.drop_queue(cx);
         let ids: Vec<_> = self.sessions.iter().map(|session| session.path.socket).collect();
@@ -68,10 +68,10 @@ impl Dtls {
         }
     }
 
-    /// Ends a session and the allocation of its client.
+    /// Closes a session and the allocation of the session's client.
     pub(super) fn end<N: Net>(&mut self, cx: &mut Context<N>, id: SocketId, end: AssociationEnd) {
         let Some((session, exchange)) = self.sessions.with_exchange(id) else { return };
-        // A client that begins anew has no keys for an alert.
+        // A client that starts again has no keys to read an alert.
         if end != AssociationEnd::Replaced {
             session.engine.close(exchange);
             self.send_exchange(cx, id);

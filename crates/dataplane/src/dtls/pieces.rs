@@ -9,13 +9,13 @@ use turn_types::{FiveTuple, Instant};
 
 use crate::limits::{HELLO_PIECES, HELLO_PIECES_KEPT};
 
-/// Addresses: client and server.
+/// Addresses of client and server.
 type Key = (SocketAddr, SocketAddr);
 
 /// Incomplete ClientHellos, with bounded number, size and age.
 #[derive(Debug)]
 pub(super) struct HelloPieces {
-    /// The oldest first.
+    /// Hellos sorted by age, the oldest first.
     hellos: Vec<IncompleteHello>,
     slots: Slots,
 }
@@ -29,13 +29,14 @@ struct IncompleteHello {
 }
 
 impl HelloPieces {
-    /// No hello. The hasher has a secret seed.
+    /// Creates a table without hellos. The hasher must have a secret seed.
     pub(super) fn new(hasher: RandomState) -> Self {
         Self { hellos: Vec::new(), slots: Slots::new(&CLIENTS, HELLO_PIECES, hasher) }
     }
 
-    /// Stores the first fragment of a client, and discards an earlier one. Returns false if the
-    /// table is full, and the client's network has more of it than any other.
+    /// Stores the first fragment of a client, and discards an earlier hello of the client. Returns
+    /// false if the table is full, and the client's network has more hellos in the table than any
+    /// other network.
     pub(super) fn begin(
         &mut self,
         client: &FiveTuple,

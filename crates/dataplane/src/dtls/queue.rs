@@ -1,14 +1,13 @@
-//! Datagrams of DTLS handshakes without processor time in an iteration of the loop, until an
-//! iteration has time.
+//! Queue of DTLS handshake datagrams that wait for an iteration with processor time.
 //!
-//! Without the queue, all clients that began at the same moment would send again at the same
-//! moment, one, three and seven seconds later, and only a turn's worth of them would be served each
-//! time. (TLS handshakes wait in the kernel's receive buffers instead.)
+//! Without the queue, clients that started at the same moment would retransmit at the same moment:
+//! one, three and seven seconds later. Only a part of these clients would be served each time. (TLS
+//! handshakes wait in the kernel's receive buffers instead.)
 //!
-//! Only datagrams after a valid cookie enter the queue: hellos with one, and records of half-open
-//! sessions. Datagrams of clients that have sent few come first. Datagrams of one client keep their
-//! order. When the queue is full, the last datagram is dropped. Repeated hellos keep their
-//! position. A hello that the client has not repeated in time is dropped.
+//! Only datagrams after a valid cookie enter the queue: hellos with a valid cookie, and records of
+//! half-open sessions. Datagrams of clients that have sent few datagrams are first. Datagrams of
+//! one client remain in order. When the queue is full, the last datagram is dropped. Repeated
+//! hellos keep their position. A hello that the client has not repeated in time is dropped.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -23,44 +22,44 @@ use crate::limits::{
     HANDSHAKES_WAITING_PER_CLIENT,
 };
 
-/// Part of a handshake, identified before its processing.
+/// Part of a handshake, identified before processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// A hello with a valid cookie: its listener and its random.
+    /// A hello with a valid cookie, with the receiving listener and the client's random.
     Hello { listener: SocketId, random: [u8; 32] },
     /// Records of a half-open session.
     Records(SocketId),
 }
 
-/// A waiting datagram.
+/// Waiting datagram.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(super) five_tuple: FiveTuple,
     pub(super) part: Part,
     pub(super) bytes: Box<[u8]>,
-    /// Time of arrival; of a hello, of its last repetition.
+    /// Time of arrival. For a hello, the time of the last repetition.
     came: Instant,
 }
 
-/// The result of adding a datagram.
+/// Result of adding a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// Waits.
+    /// The datagram waits.
     Queued,
-    /// The same hello waits already.
+    /// An identical hello waits already.
     Repeated,
-    /// The queue is full, of this client or in all: this part is dropped, which may be of another
-    /// client.
+    /// The client's part of the queue, or the complete queue, is full. The named part was dropped,
+    /// and may belong to another client.
     Dropped(FiveTuple, Part),
 }
 
-/// The queue of one worker.
+/// Queue of one worker.
 #[derive(Debug)]
 pub(super) struct HandshakeQueue {
     datagrams: FairQueue<Waiting>,
-    /// Datagrams of each client that has any.
+    /// Number of datagrams of each client with waiting datagrams.
     of_clients: HashMap<FiveTuple, usize>,
-    /// True where each address is one customer's.
+    /// True if each address belongs to one customer.
     is_by_customer: bool,
 }
 
@@ -70,15 +69,14 @@ impl Waiting {
         now.saturating_since(self.came) >= HANDSHAKE_WAIT_MAX
     }
 
-    /// Returns true for this hello, received once more from the same client.
+    /// Returns true if `part` is a repetition of this hello by the same client.
     fn is_repeated_by(&self, part: Part) -> bool {
         matches!(part, Part::Hello { .. }) && self.part == part
     }
 }
 
 impl HandshakeQueue {
-    /// An empty queue. Where many customers share an address, datagrams are sorted by
-    /// arrival.
+    /// Creates an empty queue. If many customers share an address, datagrams are sorted by arrival.
     pub(super) fn new(is_by_customer: bool, hasher: RandomState) -> Self {
         let datagrams = FairQueue::new(&CLIENTS, HANDSHAKES_WAITING, HANDSHAKE_DELAY, hasher);
         Self { datagrams, of_clients: HashMap::new(), is_by_customer }
@@ -88,7 +86,7 @@ impl HandshakeQueue {
         self.datagrams.is_empty()
     }
 
-    /// Adds a datagram that came along `five_tuple`, if there is space.
+    /// Adds a datagram that was received from `five_tuple`, if the queue has space.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -120,7 +118,7 @@ impl HandshakeQueue {
         Pushed::Dropped(other.five_tuple, other.part)
     }
 
-    /// Removes the first datagram if it is stale, or `may_be_served`.
+    /// Removes the first datagram if the datagram is stale, or if `may_be_served` returns true.
     pub(super) fn take_first(
         &mut self,
         now: Instant,
@@ -138,7 +136,7 @@ impl HandshakeQueue {
         Some(waiting)
     }
 
-    /// Counts one datagram less for its client.
+    /// Decrements the number of the client's datagrams.
     fn forget(&mut self, waiting: &Waiting) {
         if let Entry::Occupied(mut count) = self.of_clients.entry(waiting.five_tuple) {
             *count.get_mut() -= 1;
@@ -237,7 +235,7 @@ mod tests {
         assert_eq!(push(&mut queue, bob, hello(1)), Pushed::Queued);
         let later = NOW + Duration::from_secs(1);
         assert_eq!(queue.push(later, alice, hello(1), b"bytes"), Pushed::Repeated);
-        // Another handshake, and parts that look the same but differ.
+        // Another handshake, and parts that look alike but differ.
         for part in [hello(2), RECORDS, RECORDS] {
             assert_eq!(push(&mut queue, alice, part), Pushed::Queued);
         }
@@ -270,7 +268,7 @@ mod tests {
         }
     }
 
-    /// A botnet that keeps the queue full, of which a part is served.
+    /// A botnet keeps the queue full, and a part of the queue is served.
     #[test]
     fn for_a_newcomer_a_datagram_of_who_has_sent_most_is_dropped() {
         let mut queue = queue(true);

@@ -20,13 +20,13 @@ use crate::report::Sent;
 /// Result of decrypting records.
 #[derive(Default)]
 struct Decrypted {
-    /// Bytes written.
+    /// Number of bytes written.
     len: usize,
-    /// Datagrams without data.
+    /// Number of datagrams without data.
     empty: u64,
-    /// Datagrams that were refused, or have nothing but repeated or forged records.
+    /// Number of refused datagrams, and of datagrams with only repeated or forged records.
     refused: u64,
-    /// Pieces of data beyond one of each record.
+    /// Number of pieces of data in excess of one piece per datagram.
     more: u64,
     ended: Option<DtlsEnd>,
 }
@@ -41,7 +41,8 @@ pub(super) const fn session_end(end: DtlsEnd) -> AssociationEnd {
 }
 
 impl Dtls {
-    /// Passes records to a session; during its handshake only within the time for handshakes.
+    /// Passes records to a session. During the session's handshake, processing is limited to the
+    /// time for handshakes.
     pub(super) fn take_records_within_share<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -50,7 +51,7 @@ impl Dtls {
         id: SocketId,
     ) {
         let Some(session) = self.sessions.get_mut(id) else {
-            // It ended while they waited.
+            // The session ended while the records waited.
             let stray = Series::Drop(DropReason::DtlsStray);
             return cx.observer.count(stray, records.len() as u64);
         };
@@ -79,7 +80,7 @@ impl Dtls {
         }
     }
 
-    /// Passes records to a session, and their contents to the server.
+    /// Passes records to a session, and the contents of the records to the server.
     pub(super) fn take_records<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -93,7 +94,7 @@ impl Dtls {
         plain.clear();
         let received = cx.rx.message(message);
         let meta = received.meta;
-        // The batch cannot be read and filled at the same time.
+        // The batch cannot be read and filled concurrently.
         let ciphertext = &mut cx.scratch[..received.data.len()];
         ciphertext.copy_from_slice(received.data);
         let mut done = Decrypted::default();
@@ -105,7 +106,7 @@ impl Dtls {
         let Ok(filled) = filled;
         cx.observer.count(Series::Fate(Fate::Dtls), done.empty);
         cx.observer.count(Series::Drop(DropReason::DtlsRefused), done.refused);
-        // Each piece has a fate of its own.
+        // Each piece has a separate fate.
         cx.observer.count(Series::Packets(Leg::FromClients), done.more);
         if !plain.is_empty() {
             session.last_record = cx.now.instant;
@@ -125,7 +126,7 @@ impl Dtls {
         }
     }
 
-    /// Marks a session as established after its handshake.
+    /// Marks a session as established after the handshake.
     pub(super) fn check_handshake<N: Net>(&mut self, cx: &mut Context<N>, id: SocketId) {
         let is_established = |session: &mut Session| session.engine.is_established();
         if !self.sessions.get_mut(id).is_some_and(is_established) || !self.sessions.establish(id) {
@@ -159,7 +160,7 @@ impl Dtls {
         }
     }
 
-    /// Sends the datagrams of a session's own: handshake messages and alerts.
+    /// Sends the datagrams that the session's engine has produced: handshake messages and alerts.
     pub(super) fn send_exchange<N: Net>(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some((session, exchange)) = self.sessions.with_exchange(id) else { return };
         if let Some(flow) = session.flow(&cx.sockets, IpMeta::DEFAULT) {
@@ -170,7 +171,7 @@ impl Dtls {
         exchange.clear();
     }
 
-    /// Encrypts a message and sends its records to the client of a session.
+    /// Encrypts a message, and sends the records to the client of a session.
     pub(crate) fn send<N: Net>(
         &mut self,
         output: Output<'_, N>,
@@ -203,7 +204,7 @@ impl Dtls {
     }
 }
 
-/// Writes the contents of records into `room`, and their ranges into `plain`.
+/// Writes the contents of records into `room`, and the ranges of these contents into `plain`.
 fn decrypt<'a>(
     session: &mut Session,
     exchange: &mut Exchange,

@@ -16,20 +16,20 @@ use crate::slab::Slab;
 use crate::sockets::Sockets;
 use crate::token::DTLS_SESSION;
 
-/// A DTLS session.
+/// DTLS session of a client.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) engine: Box<dyn DtlsEngine>,
-    /// 5-tuple of the client. The socket is the session's own number.
+    /// 5-tuple of the client. The socket is the session's number.
     pub(super) path: ClientPath,
-    /// Listener that receives its datagrams.
+    /// Listener that receives the client's datagrams.
     pub(super) listener: SocketId,
-    /// Random of the client's hello, by which a repeated one is recognised.
+    /// Random of the client's hello, which identifies a repeated hello.
     pub(super) random: [u8; 32],
     pub(super) began: Instant,
     /// Time of the last record with data.
     pub(super) last_record: Instant,
-    /// True if the handshake was complete when it was last checked.
+    /// True if the handshake was complete at the last check.
     pub(super) established: bool,
     /// True if the session was exported to the successor.
     pub(super) is_exported: bool,
@@ -49,18 +49,18 @@ impl Session {
     }
 }
 
-/// Addresses of a session: client's and server's.
+/// Addresses of a session: client and server.
 type Key = (SocketAddr, SocketAddr);
 
-/// Sessions by their numbers and addresses.
+/// Sessions by number and address.
 #[derive(Debug)]
 pub(super) struct Sessions {
     slab: Slab<Session>,
-    /// Clients choose the addresses: the table is keyed by the system's randomness.
+    /// Sessions by address. Clients choose the addresses, so the hash table has a random key.
     by_addresses: HashMap<Key, SocketId>,
     /// Sessions with an incomplete handshake, the oldest first.
     half_open: VecDeque<(SocketId, Share)>,
-    /// Slots of these.
+    /// Slots of the sessions with an incomplete handshake.
     half_open_slots: Slots,
     /// Buffer for the datagrams of one session.
     exchange: Exchange,
@@ -70,12 +70,13 @@ pub(super) struct Sessions {
     is_paused: bool,
 }
 
-/// No further session may be half-open: the client's network has more of them than any other.
+/// Error: no further session may be half-open, because the client's network has more half-open
+/// sessions than any other network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooManyHalfOpen;
 
 impl Sessions {
-    /// No session. The hasher has a secret seed.
+    /// Creates a table without sessions. The hasher must have a secret seed.
     pub(super) fn new(hasher: RandomState) -> Self {
         Self {
             slab: Slab::new(DTLS_SESSION),
@@ -88,7 +89,7 @@ impl Sessions {
         }
     }
 
-    /// Returns the number of the next session; `None`: the table is full.
+    /// Returns the number of the next session, or `None` if the table is full.
     pub(super) fn next_id(&mut self) -> Option<SocketId> {
         self.slab.next_id()
     }
@@ -114,7 +115,8 @@ impl Sessions {
         self.slab.get_mut(id)
     }
 
-    /// Returns a session, and the buffer for its datagrams; `None` while they are paused.
+    /// Returns a session, and the buffer for the session's datagrams. Returns `None` while sessions
+    /// are paused.
     pub(super) fn with_exchange(&mut self, id: SocketId) -> Option<(&mut Session, &mut Exchange)> {
         if self.is_paused {
             return None;
@@ -147,7 +149,7 @@ impl Sessions {
         }
     }
 
-    /// Marks a handshake as complete. Returns false if it was before.
+    /// Marks a handshake as complete. Returns false if the handshake was complete before.
     pub(super) fn establish(&mut self, id: SocketId) -> bool {
         let Some(session) = self.get_mut(id) else { return false };
         let newly = !std::mem::replace(&mut session.established, true);
@@ -167,9 +169,10 @@ impl Sessions {
         self.half_open.len()
     }
 
-    /// Returns the half-open session to evict for another one of this client, if the limit is
-    /// reached: a session of the network with most, or the oldest where all networks have the same
-    /// number. Where many customers share an address (`is_by_customer` is false), the oldest.
+    /// Returns the half-open session to evict for another half-open session of this client, if the
+    /// limit is reached. The network with the most half-open sessions loses a session. With equal
+    /// numbers, the oldest session is evicted. If many customers share an address (`is_by_customer`
+    /// is false), the oldest session is evicted as well.
     pub(super) fn evicted_by(
         &mut self,
         client: IpAddr,
@@ -190,13 +193,13 @@ impl Sessions {
     }
 
     /// Returns candidates for eviction from all parts of the table. The caller excludes sessions
-    /// with an allocation. Returns no session while they are paused.
+    /// with an allocation. Returns no sessions while sessions are paused.
     pub(super) fn sample(&mut self) -> impl Iterator<Item = &Session> {
         let may_end = !self.is_paused;
         self.slab.sample(RIVALS_COMPARED).filter(move |_| may_end)
     }
 
-    /// Returns the sessions with an incomplete handshake, in the order of their numbers.
+    /// Returns the sessions with an incomplete handshake, sorted by number.
     pub(super) fn half_open_ids(&self) -> Vec<SocketId> {
         let mut ids: Vec<_> = self.half_open.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable_by_key(|id| id.0);
@@ -256,7 +259,8 @@ mod tests {
         }
     }
 
-    /// Begins a session of a customer as a worker does, and returns it and the evicted one.
+    /// Starts a session of a customer like a worker does. Returns the session and the evicted
+    /// session.
     fn begin(
         sessions: &mut Sessions,
         client: IpAddr,

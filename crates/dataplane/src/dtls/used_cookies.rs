@@ -1,10 +1,10 @@
-//! Cookies that have begun a DTLS session and may begin no other (RFC 6347 §4.2.1 leaves them
-//! valid).
+//! Cookies that have started a DTLS session. Each cookie starts at most one session, although the
+//! cookie remains valid (RFC 6347 §4.2.1).
 
 use crate::limits::COOKIES_USED;
 
-/// Table of used cookies, of fixed size: a later one may overwrite an earlier one. A cookie is
-/// valid for two minutes at most, so that most entries are obsolete by then.
+/// Table of used cookies, with a fixed size. A later cookie may overwrite an earlier cookie. A
+/// cookie is valid for at most two minutes, so most overwritten entries are obsolete.
 #[derive(Debug)]
 pub(super) struct UsedCookies(Box<[u64]>);
 
@@ -22,14 +22,14 @@ impl UsedCookies {
     }
 
     fn slot(&mut self, CookieMark(mark): CookieMark) -> &mut u64 {
-        // The modulus keeps it within the table, whose length fits.
+        // The modulus keeps the index within the table, so the index fits into a `usize`.
         let index = (mark % self.0.len() as u64) as usize;
         &mut self.0[index]
     }
 }
 
-/// Part of a cookie, never 0. Cookies are keyed hashes: no client can choose two that share an
-/// entry.
+/// Part of a cookie, never 0. Cookies are keyed hashes, so no client can choose two cookies with
+/// the same table entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CookieMark(u64);
 

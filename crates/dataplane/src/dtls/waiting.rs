@@ -1,5 +1,5 @@
-//! Handshake datagrams that wait for processor time, served in the first turn of the loop that has
-//! some.
+//! Handshake datagrams that wait for processor time. Each datagram is served in the first iteration
+//! with time for the datagram.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::handshake_budget::{NoTime, Step};
 use crate::io::Net;
 
 impl Dtls {
-    /// Queues part of a handshake for the next turn. Its fate is counted when it is served or
-    /// dropped.
+    /// Queues part of a handshake for a later iteration. The fate is counted when the part is
+    /// served or dropped.
     pub(super) fn queue_handshake<N: Net>(
         &mut self,
         cx: &mut Context<N>,
@@ -33,7 +33,7 @@ impl Dtls {
         }
     }
 
-    /// Takes the first waiting datagram, if this turn has time for it.
+    /// Takes the first waiting datagram, if this iteration has time for the datagram.
     pub(crate) fn next_waiting<N: Net>(&mut self, cx: &mut Context<N>) -> Option<Waiting> {
         let now = cx.now.instant;
         let is_by_customer = self.settings.admission.is_by_customer();
@@ -43,12 +43,12 @@ impl Dtls {
                 Part::Hello { .. } => Step::Begin,
                 Part::Records(_) => Step::Continue,
             };
-            // Without a share left it is served with a refusal.
+            // If the client has no share left, the datagram is served with a refusal.
             cx.handshakes.admit(now, client, step) != Err(NoTime::Turn)
         })
     }
 
-    /// Serves a waiting datagram as if it were received now. There is room in the receive batch.
+    /// Serves a waiting datagram as if received now. The receive batch must have space.
     pub(crate) fn serve_waiting<N: Net>(&mut self, cx: &mut Context<N>, waiting: &Waiting) {
         let Waiting { five_tuple, part, bytes, .. } = waiting;
         if waiting.is_stale(cx.now.instant) {
@@ -60,7 +60,7 @@ impl Dtls {
         });
         let Ok(filled) = filled;
         let Some(message) = filled else {
-            // Room was made, so not reached; counted all the same.
+            // Not reached, because the batch has space. The datagram is counted nevertheless.
             return drop_handshake(cx, five_tuple, *part);
         };
         let range = 0..bytes.len();
@@ -74,7 +74,7 @@ impl Dtls {
         }
     }
 
-    /// Drops all waiting datagrams: the server stops.
+    /// Drops all waiting datagrams, because the server stops.
     pub(super) fn drop_queue<N: Net>(&mut self, cx: &mut Context<N>) {
         while let Some(waiting) = self.queue.pop() {
             drop_handshake(cx, &waiting.five_tuple, waiting.part);
@@ -82,7 +82,7 @@ impl Dtls {
     }
 }
 
-/// Drops part of a handshake for which no turn had time.
+/// Drops part of a handshake for which no iteration had time.
 fn drop_handshake<N: Net>(cx: &mut Context<N>, five_tuple: &FiveTuple, part: Part) {
     cx.warn_of_handshakes(five_tuple.client.0.ip(), NoTime::Turn);
     match part {

@@ -1,4 +1,4 @@
-//! Linux behind the seam: epoll, sockets, clocks and routes of the kernel.
+//! Implementation of the environment for Linux: epoll, sockets, clocks and routes of the kernel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,24 +21,24 @@ use xdp_relay::{
 use super::{AcceptIo, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
 use crate::limits::{REST_MAX, SOCKETS_PER_TURN};
 
-/// No other token has this value.
+/// Token of the wake-up. No other token has this value.
 const WAKE: u64 = u64::MAX;
 
-/// The epoll set of one worker, and its wake-up.
+/// epoll set of one worker, with the worker's wake-up.
 #[derive(Debug)]
 pub struct Kernel {
     epoll: Epoll,
-    /// The wake-up alone.
+    /// epoll set with only the wake-up.
     rest: Epoll,
     events: Events,
     wake: WakeReceiver,
 }
 
 impl Kernel {
-    /// Watches the wake-up alone.
+    /// Creates an epoll set that watches only the wake-up.
     ///
     /// # Errors
-    /// No descriptors or no memory left for epoll.
+    /// No descriptors or no memory are left for epoll.
     pub fn new(wake: WakeReceiver) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let rest = Epoll::new()?;
@@ -48,7 +48,7 @@ impl Kernel {
     }
 }
 
-/// The socket table of a worker as `linux-net` knows it.
+/// Socket table of a worker, in the form that `linux-net` requires.
 struct Table<'a, T>(&'a T);
 
 impl<T: UdpTable<Kernel>> SocketTable for Table<'_, T> {
@@ -82,7 +82,7 @@ impl Net for Kernel {
 
     fn wait(&mut self, timeout: Option<Duration>, mut report: impl FnMut(Event)) {
         let Self { epoll, events, wake, .. } = self;
-        // It fails only if the set were no epoll set or the list were not ours to write.
+        // The call fails only for a descriptor that is not an epoll set, or for an invalid list.
         epoll.wait(events, timeout).expect("a set and a list that are ours");
         for event in events.iter() {
             if event.token == WAKE {
@@ -120,7 +120,7 @@ impl Net for Kernel {
     }
 
     fn unwatch(&self, source: Source<'_, Self>) {
-        // It fails only for descriptors that are not in the set.
+        // The call fails only for descriptors that are not in the set.
         drop(match source {
             Source::Udp(socket) => self.epoll.delete(socket),
             Source::Stream(stream) => self.epoll.delete(stream),

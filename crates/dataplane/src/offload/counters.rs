@@ -1,11 +1,11 @@
-//! Counters of the kernel path as those of the sockets.
+//! Conversion of the kernel path's counters to the counters of the sockets.
 
 use control::{Fate, Leg, Series, WorkerCounters};
 use stun_wire::CHANNEL_HEADER_LEN;
 use turn_proto::{DropReason, Traffic};
 use xdp_relay::FlowCounters;
 
-/// The kernel's counters as an allocation's traffic.
+/// Converts the kernel's counters to the traffic of an allocation.
 pub(super) fn traffic(carried: &FlowCounters) -> Traffic {
     Traffic {
         to_peer_packets: carried.to_peer_packets,
@@ -16,11 +16,11 @@ pub(super) fn traffic(carried: &FlowCounters) -> Traffic {
     }
 }
 
-/// Counts packets of the kernel path as if they had come by the sockets: each as received, and its
-/// fate.
+/// Counts packets of the kernel path like packets of the sockets: each packet as received, and with
+/// a fate.
 pub(super) fn count(carried: &FlowCounters, counters: &WorkerCounters) {
     let add = |series, n| counters.add(series, n);
-    // On the client's side a ChannelData header is in front.
+    // Packets on the client's side have a ChannelData header.
     let header = CHANNEL_HEADER_LEN as u64;
     for (from, to, fate, packets, over, bytes) in [
         (

@@ -10,7 +10,8 @@ use crate::io::{Net, RingIo as _, RouteTable as _};
 use crate::limits::{RING_BYTES_PER_ROUND, RING_DATAGRAMS_PER_ROUND};
 
 impl<N: Net> Offload<N> {
-    /// Serves one round of datagrams. Returns true if more may wait; `None`: there were none.
+    /// Serves one round of datagrams. Returns true if more may wait, or `None` if the ring was
+    /// empty.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Context<N>,
@@ -26,7 +27,7 @@ impl<N: Net> Offload<N> {
             datagrams += 1;
             bytes += payload.len() as u64;
             is_full = datagrams >= RING_DATAGRAMS_PER_ROUND || bytes >= RING_BYTES_PER_ROUND;
-            // Its route may have been withdrawn while it waited.
+            // The route may have been withdrawn while the datagram waited.
             let flow = ring_flows.get(&datagram.flow_cookie()).copied();
             let Some(RingFlow { relay, relayed, peer }) = flow else {
                 egress.dropped(DropReason::RelayClosed);

@@ -1,4 +1,5 @@
-//! Accounting of sent datagrams: counted when the kernel has taken or refused them.
+//! Accounting of sent datagrams. A datagram is counted after the kernel has accepted or refused the
+//! datagram.
 
 use control::{DtlsOwn, Fate, LateAnswer, Leg, Series, WorkerCounters};
 use turn_proto::DropReason;
@@ -15,13 +16,14 @@ pub(crate) enum Sent {
     LateError,
     /// DTLS protocol data: cookies, handshakes, alerts.
     Dtls,
-    /// Bytes of a peer's connection for the bound client connection (RFC 6062); no packet.
+    /// Bytes of a peer's connection for the bound client connection (RFC 6062), not a packet.
     Piped,
     ConnectionAttempt,
 }
 
 impl Sent {
-    /// The order is part of the exported connection state, and must not change.
+    /// All kinds by number. The order is part of the exported connection state, and must not
+    /// change.
     const ALL: [Self; 10] = [
         Self::Reply,
         Self::ErrorReply,
@@ -35,7 +37,7 @@ impl Sent {
         Self::ConnectionAttempt,
     ];
 
-    /// Returns the counter of taken datagrams; `None`: bytes are counted alone.
+    /// Returns the counter of accepted datagrams, or `None` if only bytes are counted.
     const fn taken(self) -> Option<Series> {
         Some(match self {
             Self::Reply => Series::Fate(Fate::Reply),
@@ -51,7 +53,7 @@ impl Sent {
         })
     }
 
-    /// Returns the counter of refused datagrams. The request of a late answer has its fate already.
+    /// Returns the counter of refused datagrams. The request of a late answer has a fate already.
     pub(crate) const fn refused(self, reason: DropReason) -> Series {
         match self {
             Self::Reply | Self::ErrorReply | Self::ToPeer | Self::ToClient | Self::IcmpReported => {
@@ -79,8 +81,7 @@ impl Sent {
     }
 }
 
-/// Kind and length of a datagram, as the tag that a transmit batch returns for one that was not
-/// sent.
+/// Kind and length of a datagram, as the tag that a transmit batch returns for an unsent datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) sent: Sent,
@@ -92,11 +93,11 @@ const _: () = assert!(Sent::ALL.len() <= 1 << KIND_BITS);
 
 impl Tag {
     pub(crate) const fn number(self) -> u32 {
-        // A datagram is shorter than 2^16 bytes, and one read of a pipe not much longer.
+        // A datagram is shorter than 2^16 bytes, and one read of a pipe is not much longer.
         (self.bytes as u32) << KIND_BITS | self.sent as u32
     }
 
-    /// Returns false for a number that [`of`](Self::of) does not know.
+    /// Returns true for a number that [`of`](Self::of) accepts.
     pub(crate) const fn is_known(number: u32) -> bool {
         ((number & ((1 << KIND_BITS) - 1)) as usize) < Sent::ALL.len()
     }
@@ -107,7 +108,7 @@ impl Tag {
     }
 }
 
-/// Datagrams and bytes of each kind in the current batch.
+/// Number of datagrams and bytes of each kind in the current batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchSums {
     packets: [u64; Sent::ALL.len()],
@@ -120,14 +121,14 @@ impl BatchSums {
         self.bytes[tag.sent as usize] += tag.bytes as u64;
     }
 
-    /// Moves a counted datagram that was not sent to its drop reason.
+    /// Moves a counted datagram that was not sent to the datagram's drop reason.
     pub(crate) fn refused(&mut self, tag: Tag, reason: DropReason, counters: &WorkerCounters) {
         self.packets[tag.sent as usize] -= 1;
         self.bytes[tag.sent as usize] -= tag.bytes as u64;
         counters.add(tag.sent.refused(reason), 1);
     }
 
-    /// Counts the others as sent, and clears the sums.
+    /// Counts the remaining datagrams as sent, and clears the sums.
     pub(crate) fn publish(&mut self, counters: &WorkerCounters) {
         for sent in Sent::ALL {
             let packets = std::mem::take(&mut self.packets[sent as usize]);

@@ -1,4 +1,4 @@
-//! Addresses of clients and peers in the log: whole, truncated, or as pseudonyms.
+//! Addresses of clients and peers in the log: complete, truncated, or as pseudonyms.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,19 +10,19 @@ use sha2::{Digest as _, Sha256};
 use turn_proto::ShareHolder;
 use turn_types::{Prefix, Secret};
 
-/// Form of addresses of clients and peers in the log.
+/// Form of client and peer addresses in the log.
 #[derive(Clone, Debug, Default)]
 pub enum LogAddresses {
-    /// As they are, with the port.
+    /// Complete addresses with ports.
     #[default]
     Whole,
-    /// The network of 24 bits (IPv4) or 48 bits (IPv6).
+    /// Networks of 24 bits (IPv4) or 48 bits (IPv6).
     Truncated,
-    /// A number of 48 bits, the same for an address with the same key: `~1f3a5b7c9d0e`.
+    /// Numbers of 48 bits, equal for equal addresses and keys: `~1f3a5b7c9d0e`.
     Pseudonym(PseudonymKey),
 }
 
-/// Key of pseudonyms, shared by all workers. Its lock is taken for each logged address, and by a
+/// Key of pseudonyms, shared by all workers. The lock is taken for each logged address, and by a
 /// reload.
 #[derive(Clone, Debug)]
 pub struct PseudonymKey {
@@ -31,20 +31,22 @@ pub struct PseudonymKey {
 }
 
 impl PseudonymKey {
-    /// A key that is in force until another one is.
+    /// Creates a key. The key is in effect until another key is set.
     #[must_use]
     pub fn new(of_process: Secret<[u8; 32]>) -> Self {
         Self { of_process, in_force: Arc::new(RwLock::new(of_process)) }
     }
 
-    /// Puts the key of an operator in force, or without one that of the process.
+    /// Replaces the key by an operator's key. With `None`, the key of the process is in effect
+    /// again.
     pub fn put_in_force(&self, key: Option<&Secret<Arc<[u8]>>>) {
         let hashed = |key: &Secret<Arc<[u8]>>| Secret::new(Sha256::digest(key.expose()).into());
         let key = key.map_or(self.of_process, hashed);
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
 
-    /// Of a keyed hash, since the addresses of IPv4 can be tried out without the key.
+    /// Returns the pseudonym of an address: part of a keyed hash. The key is necessary because all
+    /// IPv4 addresses could be tried otherwise.
     fn pseudonym(&self, ip: IpAddr) -> [u8; 6] {
         let key = *self.in_force.read().unwrap_or_else(PoisonError::into_inner);
         let mut mac = Hmac::<Sha256>::new_from_slice(key.expose()).expect("a key of any length");
@@ -57,7 +59,7 @@ impl PseudonymKey {
     }
 }
 
-/// An address to be logged.
+/// Address in the form of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     form: &'a LogAddresses,
@@ -74,7 +76,7 @@ impl LogAddresses {
         Shown { form: self, ip, port: None }
     }
 
-    /// A network as it is written to the log.
+    /// Returns a network in the form of the log.
     pub(crate) fn show_network(&self, network: &Prefix) -> String {
         let first = network.first();
         let is_truncated = || network.len_128() <= Prefix::network(first).len_128();
@@ -85,7 +87,7 @@ impl LogAddresses {
         }
     }
 
-    /// Holder of a share as it is written to the log: `network 192.0.2.0/24`.
+    /// Returns the holder of a share in the form of the log: `network 192.0.2.0/24`.
     pub(crate) fn show_share(&self, holder: &ShareHolder) -> String {
         let name = match holder {
             ShareHolder::Network(network) => self.show_network(network),
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(LogAddresses::Whole.show_ip([192, 0, 2, 1].into()).to_string(), "192.0.2.1");
     }
 
-    /// A share names a network, whose addresses the log may not show.
+    /// A share contains a network, and the log may have to hide the network's addresses.
     #[test]
     fn holders_of_shares_are_shown_as_addresses_are() {
         let show = |form: &LogAddresses, network: &str| {

@@ -1,14 +1,14 @@
 //! Conditions that need an operator.
 
-/// Condition that needs an operator. Each is logged at most once in
+/// Condition that needs an operator. Each condition is logged at most once in
 /// [`WARNING_EVERY`](crate::limits::WARNING_EVERY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     /// No relay port is free.
     PortsExhausted,
-    /// Few relay ports, or allocations of a total quota, are free.
+    /// Few relay ports, or few allocations of a total quota, are free.
     Share,
-    /// The user database does not answer.
+    /// The user database does not respond.
     UserDatabase,
     /// `quotas.allocations_per_user` is reached.
     UserQuota,
@@ -18,25 +18,25 @@ pub(crate) enum Condition {
     TotalQuota,
     /// `quotas.new_peers_per_second` is reached.
     NewPeers,
-    /// A relay socket cannot be opened, though its port is free.
+    /// A relay socket cannot be opened although the port is free.
     RelaySocket,
-    /// A socket cannot be received from.
+    /// Receiving from a socket has failed.
     Receive,
     /// A receive buffer was full.
     KernelDrops,
-    /// A channel cannot be relayed by the kernel.
+    /// The kernel cannot relay a channel.
     KernelPath,
     /// Connections cannot be accepted.
     Accept,
     /// A load balancer sends no PROXY header.
     Proxy,
-    /// A PROXY header from an address that is no known load balancer's.
+    /// A PROXY header was received from an address that does not belong to a known load balancer.
     ProxyNotListed,
     /// A worker's message queue is full.
     Move,
-    /// There is no processor time for a client's handshake.
+    /// No processor time is left for a client's handshake.
     Handshakes,
-    /// A keeper or the next process cannot get copies.
+    /// A keeper or the successor cannot receive copies.
     Copies,
 }
 

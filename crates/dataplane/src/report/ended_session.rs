@@ -1,4 +1,4 @@
-//! The log line of an allocation that ended.
+//! Log line of an ended allocation.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use turn_types::{RelayedAddr, WorkerId};
 use super::addresses::LogAddresses;
 use crate::limits::LOGGED_REASONS_MAX;
 
-/// Writes the line: the one record of the usage of an allocation.
+/// Writes the log line, which is the only record of an allocation's usage.
 pub(super) fn log(
     worker: WorkerId,
     addresses: &LogAddresses,
@@ -48,13 +48,13 @@ fn labelled<R: Copy>(
     counts.iter().map(move |&(reason, count)| (label(reason), count))
 }
 
-/// The user of an allocation, for the log: without the time of a time-limited name, unless it is
-/// nothing but a time.
+/// Returns the user of an allocation for the log, without the time of a time-limited name. A name
+/// that consists only of a time is unchanged.
 pub(super) fn shown(record: &AllocationRecord) -> &str {
     if record.account.is_empty() { &record.user } else { &record.account }
 }
 
-/// Relayed addresses of an allocation, one or two.
+/// Relayed addresses of an allocation: one or two.
 pub(super) struct Relayed<'a>(pub(super) &'a [Option<RelayedAddr>; 2]);
 
 impl fmt::Display for Relayed<'_> {
@@ -68,8 +68,9 @@ impl fmt::Display for Relayed<'_> {
     }
 }
 
-/// Counts by reason, the most frequent ones by name: `no_permission:12,bandwidth:3,others:2`.
-/// Without blanks, as logs of `key=value` pairs are cut at them.
+/// Counts by reason, with names for the most frequent reasons:
+/// `no_permission:12,bandwidth:3,others:2`. The text contains no blanks, because logs of
+/// `key=value` pairs are split at blanks.
 struct Counts<'a>(&'a [(&'static str, u64)]);
 
 impl fmt::Display for Counts<'_> {

@@ -1,4 +1,4 @@
-//! Events of a worker as counters and log lines.
+//! Reports the events of a worker as counters and log lines.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,21 +26,21 @@ use crate::limits::{
     REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, TRACED_LINES_PER_SECOND, WARNING_EVERY,
 };
 
-/// Target of lines about traced clients, which are written whatever the level of the log.
+/// Target of log lines about traced clients. These lines are written at any log level.
 pub const TRACED: &str = "turnpike_traced";
 
-/// Settings of the log of a worker.
+/// Settings of a worker's log.
 #[derive(Clone, Debug, Default)]
 pub struct LogOptions {
-    /// Form of addresses of clients and peers.
+    /// Form of client and peer addresses.
     pub addresses: LogAddresses,
-    /// Clients and users whose events are logged in detail.
+    /// Clients and users with detailed logging.
     pub traces: Arc<Traces>,
-    /// Takes the records of sessions that have ended; `None` where nobody keeps them.
+    /// Receiver of session records. `None` if no output stores the records.
     pub records: Option<SessionEvents>,
 }
 
-/// A line at DEBUG: of its own target where its client is traced.
+/// Writes a line at DEBUG. Lines about traced clients have a separate target.
 macro_rules! debug_line {
     ($traced:expr, $($field:tt)*) => {
         if $traced {
@@ -51,7 +51,7 @@ macro_rules! debug_line {
     };
 }
 
-/// Counts, and writes log lines within bounds.
+/// Writer of counters and of a bounded number of log lines.
 #[derive(Debug)]
 pub(crate) struct Observer {
     worker: WorkerId,
@@ -74,13 +74,13 @@ impl Observer {
         Self { worker, counters, log, refusals, traced, recent, streams, warnings }
     }
 
-    /// The address as it is written to the log.
+    /// Returns the address in the form of the log.
     pub(crate) fn shown(&self, ip: IpAddr) -> impl fmt::Display {
         self.log.addresses.show_ip(ip)
     }
 
-    /// Returns whether a line about a client is written in any case: it is traced, and there are
-    /// not too many lines.
+    /// Returns true if a line about a client is written at any log level. The client is traced, and
+    /// the rate limit permits the line.
     fn is_traced(&mut self, now: Instant, client: ClientAddr, names: &[&str]) -> bool {
         self.log.traces.selects(now, client.ip(), names) && self.traced.take(now).is_some()
     }
@@ -97,7 +97,7 @@ impl Observer {
         self.counters.set(series, value);
     }
 
-    /// Publishes a histogram of another owner.
+    /// Publishes a histogram that another component maintains.
     pub(crate) fn publish(&self, histogram: Histogram, occupancy: &Occupancy) {
         const { assert!(Occupancy::RANGES == Histogram::SentSegments.buckets()) };
         for (bucket, &count) in occupancy.counts().iter().enumerate() {
@@ -111,7 +111,7 @@ impl Observer {
         self.counters.record(histogram, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Publishes the traffic by kind of client.
+    /// Publishes the traffic by client transport, address family and direction.
     pub(crate) fn publish_traffic(&self, carried: &CarriedTraffic) {
         for &transport in Transport::ALL {
             for family in IpFamily::ALL {
@@ -160,7 +160,7 @@ impl Observer {
                     "client moved"
                 );
             }
-            // At most one a minute for each budget.
+            // The server sends at most one such notice per minute and budget.
             Notice::BudgetSpent { budget, source } => {
                 let source = self.log.addresses.show_network(source);
                 tracing::warn!(
@@ -175,7 +175,8 @@ impl Observer {
         }
     }
 
-    /// Counts the end of a connection; logs its reason at INFO unless it is a usual one.
+    /// Counts the end of a connection. Unusual reasons are logged at INFO. Usual reasons, and all
+    /// reasons for traced clients, are logged at DEBUG.
     pub(crate) fn stream_ended(
         &mut self,
         now: Instant,
@@ -205,7 +206,7 @@ impl Observer {
         }
     }
 
-    /// Logs a TLS failure: a client without trust in the certificate, or a scanner.
+    /// Logs a TLS failure: often a scanner, or a client that does not trust the certificate.
     pub(crate) fn tls_refused(&mut self, now: Instant, client: ClientAddr, why: &dyn fmt::Display) {
         if let Some(left_out) = self.streams.take(now) {
             let client = self.log.addresses.show(client.0);
@@ -213,7 +214,7 @@ impl Observer {
         }
     }
 
-    /// Counts the end of a DTLS session.
+    /// Counts and logs the end of a DTLS session.
     pub(crate) fn dtls_session_ended(
         &mut self,
         now: Instant,
@@ -228,7 +229,7 @@ impl Observer {
         debug_line!(traced, worker, %client, %server, reason, seconds, "DTLS session ended");
     }
 
-    /// Logs a condition, throttled.
+    /// Logs a condition, at a limited rate.
     pub(crate) fn warn(&mut self, now: Instant, condition: Condition, details: &dyn fmt::Display) {
         if let Some(left_out) = self.warnings[condition as usize].take(now) {
             let text = condition.text();
@@ -236,7 +237,7 @@ impl Observer {
         }
     }
 
-    /// Logs a missing or refused feature of the kernel that costs speed.
+    /// Logs a missing or refused kernel feature that costs speed.
     pub(crate) fn kernel_warning(&self, warning: Warning) {
         let worker = self.worker.0;
         match warning {
@@ -260,7 +261,7 @@ impl Observer {
         }
     }
 
-    /// Tells the outputs that follow the life of sessions, if there are any.
+    /// Sends an event to the outputs that follow the life of sessions, if any.
     fn follow(&self, event: impl FnOnce() -> SessionEvent) {
         if let Some(records) = self.log.records.as_ref().filter(|records| records.follow_life()) {
             records.put(&event(), |output| self.count(Series::SessionRecordsLost(output), 1));
@@ -298,7 +299,7 @@ impl Observer {
     }
 
     fn ended(&self, record: &AllocationRecord) {
-        // A record of an end says how it ended; without that it could not be counted as one.
+        // A record without an end cannot be counted under a reason.
         let Some((reason, at)) = record.end else { return };
         self.count(Series::AllocationsEnded(reason), 1);
         let traffic = &record.traffic;
@@ -321,16 +322,16 @@ impl Observer {
         if self.is_traced(now, refused.path.five_tuple.client, &[user, account]) {
             self.log_refusal(refused, Line::Traced, (1, 0));
         }
-        // The first steps of every client, and of one that stays.
+        // Every client starts without credentials, and the nonce of a long-lived one becomes stale.
         if matches!(reason, Refusal::NoCredentials | Refusal::StaleNonce) {
             return;
         }
         self.warn_of_refusal(now, refused);
-        // Behind a restart of the server, and while it drains or redirects, each client is told so
-        // once.
+        // Each client gets one after a restart, and while the server drains or redirects.
         let is_usual =
             matches!(reason, Refusal::NoAllocation | Refusal::Draining | Refusal::Redirected);
-        // Their sources may be forged: they must not take the places of others, nor their lines.
+        // The sources of these requests may be forged. Such requests must not displace other
+        // entries or log lines.
         let is_unproved = refused.method == Method::BINDING
             || matches!(reason, Refusal::IncompleteCredentials | Refusal::InvalidNonce);
         let due = if is_unproved { None } else { self.recent.note(now, refused) };
@@ -345,12 +346,12 @@ impl Observer {
         }
     }
 
-    /// Form of addresses in the log.
+    /// Returns the form of addresses in the log.
     pub(crate) const fn addresses(&self) -> &LogAddresses {
         &self.log.addresses
     }
 
-    /// Recent refusals, the latest first.
+    /// Returns recent refusals, the latest first.
     pub(crate) fn recent_refusals(&self, filter: &RefusalFilter, limit: usize) -> Vec<Refused> {
         self.recent.list(filter, limit)
     }
@@ -378,7 +379,7 @@ impl Observer {
         }
     }
 
-    /// `times`: refusals of this kind since the last line about them at INFO.
+    /// Logs a refusal. `times` is the number of refusals of this kind since the last line at INFO.
     fn log_refusal(&self, refused: &RefusedRequest, line: Line, (times, left_out): (u64, u64)) {
         let addresses = &self.log.addresses;
         let rule = refused.peer.as_ref().and_then(|peer| peer.rule.as_ref());
@@ -439,7 +440,7 @@ mod tests {
 
     use super::*;
 
-    /// Records log lines: level and fields.
+    /// Subscriber that records log lines, with level and fields.
     struct Lines(Arc<Mutex<Vec<String>>>);
 
     struct Line(String);

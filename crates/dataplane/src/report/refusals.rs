@@ -1,4 +1,4 @@
-//! Recent refusals of a worker: for its log, and for an operator who asks why.
+//! Recent refusals of a worker, for the log and for operators.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,13 +11,13 @@ use crate::limits::{REFUSAL_LINE_EVERY, REFUSALS_KEPT};
 #[derive(Debug)]
 struct Entry {
     refused: Refused,
-    /// Time of the last line about them.
+    /// Time of the last log line about these refusals.
     line_at: Instant,
-    /// Refusals since then.
+    /// Number of refusals since the last log line.
     since: u64,
 }
 
-/// Returns the text of the log line about a spent budget.
+/// Returns the text of the log line about an exhausted budget.
 pub(super) const fn spent_budget(budget: Budget) -> &'static str {
     match budget {
         Budget::AllNetworks => {
@@ -33,17 +33,18 @@ pub(super) const fn spent_budget(budget: Budget) -> &'static str {
     }
 }
 
-/// The recent refusals, [`REFUSALS_KEPT`] kinds at most: the oldest makes room.
+/// Recent refusals: at most [`REFUSALS_KEPT`] kinds. In a full table, the oldest kind is removed.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRefusals {
     entries: HashMap<RefusedSubject, Entry>,
-    /// The keys, oldest first.
+    /// Keys, oldest first.
     order: VecDeque<RefusedSubject>,
 }
 
 impl RecentRefusals {
-    /// Adds a refusal. Returns the number of them since the last line when a line is due: at the
-    /// first, and then not before [`REFUSAL_LINE_EVERY`] has passed.
+    /// Adds a refusal. Returns the number of refusals of this kind since the last line, if a line
+    /// is due. A line is due at the first refusal, and later not before [`REFUSAL_LINE_EVERY`] has
+    /// passed.
     pub(crate) fn note(&mut self, now: Instant, request: &RefusedRequest) -> Option<u64> {
         let key = RefusedSubject::of(request);
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -66,7 +67,7 @@ impl RecentRefusals {
         Some(1)
     }
 
-    /// The refusals that `filter` takes, as it sorts them, at most `limit`.
+    /// Returns at most `limit` refusals that `filter` selects, sorted by the filter.
     pub(crate) fn list(&self, filter: &RefusalFilter, limit: usize) -> Vec<Refused> {
         let entries = self.order.iter().filter_map(|key| self.entries.get(key));
         let taken = entries.map(|entry| &entry.refused).filter(|one| filter.takes(one));
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(all[0].latest.claimed.as_deref(), Some("user-999"));
     }
 
-    /// A search for one of several claimed names finds their common row.
+    /// A search for one of several claimed names finds the common row of these names.
     #[test]
     fn a_name_among_others_that_were_claimed_is_found() {
         let mut recent = RecentRefusals::default();
@@ -143,12 +144,12 @@ mod tests {
             found.map(|(name, others)| (name.unwrap().to_string(), others)).collect::<Vec<_>>()
         };
         let both = ("bob".to_owned(), true);
-        // The row of alice has a later name. Certain rows precede the others.
+        // The row of alice contains a later name. Certain rows precede the others.
         assert_eq!(of("carol"), [("carol".to_owned(), false), both.clone()]);
         assert_eq!(of("alice"), vec![both]);
     }
 
-    /// Addresses of one customer have one row, with the latest of them.
+    /// All addresses of one customer have one row, with the latest address.
     #[test]
     fn each_address_of_a_customer_finds_its_row() {
         let mut recent = RecentRefusals::default();

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use turn_types::Instant;
 
-/// Bounded number of lines per interval; the first line of the next one carries the count of the
-/// suppressed ones.
+/// Limit of log lines per interval. The first line of the next interval contains the number of
+/// suppressed lines.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     lines_max: u32,
     every: Duration,
-    /// End of the present interval; `None` before the first line.
+    /// End of the current interval. `None` before the first line.
     until: Option<Instant>,
     lines: u32,
     left_out: u64,
@@ -21,8 +21,8 @@ impl LogThrottle {
         Self { lines_max, every, until: None, lines: 0, left_out: 0 }
     }
 
-    /// Returns the count of lines suppressed before this one; `None`: this one is suppressed as
-    /// well.
+    /// Returns the number of lines suppressed before this line. Returns `None` if this line is
+    /// suppressed as well.
     pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
         if self.until.is_none_or(|until| now >= until) {
             self.until = Some(now + self.every);

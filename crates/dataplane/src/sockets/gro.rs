@@ -1,19 +1,23 @@
 //! Policy of receive coalescing (UDP GRO).
 //!
-//! A burst of one sender is several times cheaper coalesced. Packets of many senders in turn gain
-//! nothing, and may lose time: where the kernel polls a card at intervals (`gro_flush_timeout`), it
-//! keeps each packet of a coalescing socket until the next one of its sender comes, or for a tick
-//! of its clock. So a socket coalesces while datagrams of one sender follow each other, or while it
-//! has more than it can take, when longer messages are worth the time; from time to time it stops,
-//! to see whether that is still so.
+//! Receiving a burst of one sender costs several times less with coalescing. Packets of many
+//! alternating senders gain nothing, and may lose time. If the kernel polls a network card at
+//! intervals (`gro_flush_timeout`), the kernel delays each packet for a coalescing socket. The
+//! delay lasts until the sender's next packet, or for a tick of the kernel's clock.
 //!
-//! Coalesced packets belong to the sockets alone: the program at tc passes them on, since each
-//! datagram of a burst has a header of its own. The program takes each packet for less than a
-//! socket takes its share of a burst, and packets that queue in front of slow sockets are coalesced
-//! more and more. So a socket with routes at tc coalesces only while many packets reach it in spite
-//! of its routes: from senders on this machine with segmentation offload, from other relay sockets
-//! of this server, through an interface without a program, or for any other reason for which the
-//! program passes them. Each socket is judged alone.
+//! So a socket coalesces while datagrams of one sender follow each other. An overloaded socket
+//! coalesces as well, because longer messages are worth the delay. From time to time the socket
+//! stops coalescing, to measure again.
+//!
+//! Coalesced packets are relayed only by the sockets. The program at tc passes such packets on,
+//! because each datagram of a burst needs a separate header. The program relays a packet at less
+//! cost than a socket relays one packet of a burst. Packets that queue at slow sockets are
+//! coalesced more and more.
+//!
+//! So a socket with routes at tc coalesces only while many packets reach the socket despite the
+//! routes. The sources of such packets are senders on this machine with segmentation offload, other
+//! relay sockets of this server, or interfaces without a program. The program may pass packets for
+//! other reasons as well. The policy is separate for each socket.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -35,34 +39,34 @@ pub(crate) struct GroPolicy(Cell<State>);
 #[derive(Clone, Copy, Debug)]
 struct State {
     mode: Mode,
-    /// A program at tc has a route of the socket.
+    /// True if a program at tc has a route of the socket.
     is_routed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// Off for good, by configuration.
+    /// Permanently disabled by configuration.
     Never,
-    /// On until this time.
+    /// Enabled until this time.
     On(Instant),
-    /// Off, with what came since.
+    /// Disabled, with the arrivals since then.
     Off(Window),
 }
 
-/// Arrivals of a second at most.
+/// Arrivals of at most a second.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     since: Instant,
     datagrams: u64,
     alike: u64,
-    /// Datagrams that count against a program with routes.
+    /// Datagrams that a program with routes should have relayed.
     passed: u64,
-    /// Receive calls in a row that were full.
+    /// Number of consecutive full receive calls.
     full_calls: u32,
 }
 
 impl Default for GroPolicy {
-    /// The policy of a socket that coalesces now.
+    /// Returns the policy of a socket that coalesces now.
     fn default() -> Self {
         Self::with(Mode::On(Instant::ZERO))
     }
@@ -73,13 +77,14 @@ impl GroPolicy {
         Self(Cell::new(State { mode, is_routed: false }))
     }
 
-    /// The policy of a socket that does not coalesce yet, and never will unless it `may`.
+    /// Returns the policy of a socket that does not coalesce now. If `may` is false, the socket
+    /// never coalesces.
     pub(crate) const fn off(may: bool) -> Self {
         Self::with(if may { Mode::Off(Window::at(Instant::ZERO)) } else { Mode::Never })
     }
 
-    /// The policy of a socket of another process, which perhaps coalesces: merged datagrams may
-    /// wait. It never will unless it `may`.
+    /// Returns the policy of a socket of another process, which may coalesce: merged datagrams may
+    /// wait. If `may` is false, the socket never coalesces.
     pub(crate) fn imported(may: bool) -> Self {
         if may { Self::default() } else { Self::off(false) }
     }
@@ -99,7 +104,7 @@ impl GroPolicy {
         self.0.set(State { is_routed: false, ..self.0.get() });
     }
 
-    /// Judges by a batch.
+    /// Updates the policy after a received batch.
     pub(crate) fn received(&self, now: Instant, batch: &Arrivals, socket: &impl UdpIo) {
         let State { mode, is_routed } = self.0.get();
         let mode = match mode {
@@ -132,9 +137,10 @@ impl Window {
     }
 
     fn with(self, now: Instant, batch: &Arrivals, is_routed: bool) -> Self {
-        // A full queue has no seconds, and is full at once where it was full before.
+        // A full queue is measured in calls instead of seconds. A queue that remains full is
+        // detected immediately.
         let full_calls = if batch.is_full() { self.full_calls.saturating_add(1) } else { 0 };
-        // What the kernel had coalesced by then still comes in bursts.
+        // Datagrams that the kernel coalesced earlier still arrive in bursts.
         if now < self.since {
             return Self { full_calls, ..self };
         }
@@ -149,7 +155,8 @@ impl Window {
         }
     }
 
-    /// How long a socket should coalesce behind such arrivals; `None`: not at all.
+    /// Returns the time for which a socket should coalesce after these arrivals. Returns `None` if
+    /// the socket should not coalesce.
     fn coalesces_for(&self, now: Instant, is_routed: bool) -> Option<Duration> {
         if is_routed {
             return (self.passed > UNCOALESCED_MAX).then_some(COALESCING_ROUTED_FOR);
@@ -164,29 +171,32 @@ impl Window {
     }
 }
 
-/// Datagrams of one receive call, as far as coalescing depends on them.
+/// Datagrams of one receive call, with the properties that coalescing depends on.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     messages: usize,
     datagrams: u64,
-    /// Sender and destination of the last message; sockets of one address do not know the latter.
+    /// Sender and destination of the last message. A socket with one address does not report the
+    /// destination.
     last: Option<(SocketAddr, Option<IpAddr>)>,
-    /// The datagram before the next one is of the same sender, to the same address.
+    /// True if the datagram before the next datagram has an equal sender and destination.
     is_followed: bool,
-    /// Datagrams that follow one of the same sender: coalescing makes them cheaper.
+    /// Number of datagrams that follow a datagram of the same sender. Coalescing makes these
+    /// datagrams cheaper.
     alike: u64,
-    /// Datagrams that count against a program with routes.
+    /// Datagrams that a program with routes should have relayed.
     passed: u64,
 }
 
 impl Arrivals {
-    /// Begins a message.
+    /// Starts a message.
     pub(crate) fn message(&mut self, from: SocketAddr, to: Option<IpAddr>) {
         self.messages += 1;
         self.is_followed = self.last.replace((from, to)) == Some((from, to));
     }
 
-    /// Counts a datagram of the message, and returns true if it follows one of the same sender.
+    /// Counts a datagram of the message. Returns true if the datagram follows a datagram of the
+    /// same sender.
     pub(crate) fn datagram(&mut self) -> bool {
         self.datagrams += 1;
         let is_alike = std::mem::replace(&mut self.is_followed, true);
@@ -194,7 +204,7 @@ impl Arrivals {
         is_alike
     }
 
-    /// Counts a datagram against the program at tc that should have relayed it.
+    /// Counts a datagram that the program at tc should have relayed.
     pub(crate) fn passed(&mut self) {
         self.passed += 1;
     }
@@ -221,7 +231,7 @@ mod tests {
         UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap().0
     }
 
-    /// As how many messages a socket receives a peer's burst of so many datagrams.
+    /// Returns the number of messages in which a socket receives a burst of `datagrams` datagrams.
     fn messages_of_a_burst(relay: &UdpSocket, datagrams: u32) -> usize {
         let peer = socket();
         let to = Flow {
@@ -240,7 +250,8 @@ mod tests {
         rx.recv(relay).unwrap()
     }
 
-    /// Arrivals of one receive call: so many datagrams of each of these senders in turn.
+    /// Returns the arrivals of one receive call: `each` datagrams of each of the senders, one
+    /// sender after the other.
     fn arrivals(senders: &[u16], each: u64) -> Arrivals {
         let mut arrivals = Arrivals::default();
         for sender in senders {
@@ -315,7 +326,7 @@ mod tests {
         let calls: Vec<u16> = (2..=100).collect();
         for round in 0..200 {
             let now = at(1) + round * Duration::from_millis(8);
-            // In several calls, the last of which is not full.
+            // Several calls, the last of which is not full.
             for part in [30, 24] {
                 policy.received(now, &arrivals(&[1], part), &relay);
             }
@@ -375,7 +386,8 @@ mod tests {
         let (relay, policy) = (socket(), GroPolicy::off(true));
         relay.merge(false);
         let mut second = 0;
-        // Returns true if it coalesces behind so many datagrams, in a second of their own.
+        // Returns true if the socket coalesces after this number of datagrams, in a separate
+        // second.
         let mut asks = |datagrams| {
             second += 1;
             policy.received(at(second), &arrivals(&[1], 1), &relay);

@@ -1,4 +1,4 @@
-//! UDP listener: a socket that clients send to.
+//! UDP listener: a socket for datagrams from clients.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,8 @@ use crate::io::{Kernel, Net, UdpIo};
 use crate::limits::RELAY_BUFFER_MAX;
 use crate::token::Token;
 
-/// Largest index of the kernel, which counts interfaces from 1.
+/// Maximum interface index of the kernel, used as the index of no interface. The kernel numbers
+/// interfaces from 1.
 const NO_INTERFACE: NonZeroU32 = NonZeroU32::new(i32::MAX as u32).expect("it is not 0");
 
 /// Options of all sockets.
@@ -27,22 +28,22 @@ pub struct NetOptions {
     pub gro: bool,
     /// Segmentation offload of sent datagrams (UDP GSO).
     pub gso: bool,
-    /// Receive buffer of each socket in bytes; 0 leaves the system's default.
+    /// Receive buffer of each socket in bytes. 0 selects the system's default.
     pub recv_buffer: usize,
-    /// Send buffer of each socket in bytes; 0 leaves the system's default.
+    /// Send buffer of each socket in bytes. 0 selects the system's default.
     pub send_buffer: usize,
-    /// Index of the one interface that clients come from; `None` for all.
+    /// Index of the only interface for clients. `None` for all interfaces.
     pub device: Option<NonZeroU32>,
-    /// Interface of the peers; `None` for all.
+    /// Interface of the peers. `None` for all interfaces.
     pub relay_device: Option<DeviceIndex>,
 }
 
-/// Index of an interface that may come and go. Clones share the index.
+/// Index of an interface that may appear and disappear. Clones share the index.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceIndex(Arc<AtomicU32>);
 
 impl DeviceIndex {
-    /// `None`: the host lacks the interface.
+    /// Creates an index. `None` if the host lacks the interface.
     #[must_use]
     pub fn new(index: Option<NonZeroU32>) -> Self {
         let device = Self::default();
@@ -50,12 +51,12 @@ impl DeviceIndex {
         device
     }
 
-    /// Changes the index for sockets that are opened from now on.
+    /// Changes the index for sockets that are opened afterwards.
     pub fn set(&self, index: Option<NonZeroU32>) {
         self.0.store(index.map_or(0, NonZeroU32::get), Ordering::Relaxed);
     }
 
-    /// The present index.
+    /// Returns the current index.
     ///
     /// # Errors
     /// `AddrNotAvailable`: the host lacks the interface.
@@ -66,7 +67,7 @@ impl DeviceIndex {
 }
 
 impl Default for NetOptions {
-    /// GRO and GSO on, the system's buffers.
+    /// Returns options with GRO, GSO, and the system's default buffers.
     fn default() -> Self {
         Self {
             gro: true,
@@ -79,11 +80,11 @@ impl Default for NetOptions {
     }
 }
 
-/// Settings of the relay sockets of a process. A successor with the same settings sets none again:
-/// each call would lengthen the pause.
+/// Settings of the relay sockets of a process. A successor with equal settings does not set any
+/// option again, because each call would lengthen the pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelaySettings {
-    /// [`OPTION_SET`]; 0 is of none.
+    /// [`OPTION_SET`]. 0 matches no process.
     pub option_set: u32,
     /// Receive buffer in bytes.
     pub recv_buffer: u64,
@@ -94,7 +95,7 @@ pub struct RelaySettings {
 fields!(RelaySettings { 1 => option_set, 2 => recv_buffer, 3 => send_buffer });
 
 impl NetOptions {
-    /// Settings of the relay sockets of this process.
+    /// Returns the settings of the relay sockets of this process.
     #[must_use]
     pub fn relay_settings(&self) -> RelaySettings {
         let UdpOptions { recv_buffer, send_buffer, .. } = self.of_relay();
@@ -105,7 +106,7 @@ impl NetOptions {
         }
     }
 
-    /// Interface of relay sockets; `None` for all.
+    /// Returns the interface of relay sockets. `None` means all interfaces.
     ///
     /// # Errors
     /// `AddrNotAvailable`: the host lacks the interface.
@@ -113,14 +114,15 @@ impl NetOptions {
         self.relay_device.as_ref().map(DeviceIndex::get).transpose()
     }
 
-    /// Options of a relay socket. While the host lacks the relays' interface, the socket is bound
-    /// to an index without an interface: an unbound socket would send by all interfaces.
+    /// Returns the options of a relay socket. While the host lacks the interface of relays, the
+    /// socket is bound to an index without an interface. An unbound socket would send through all
+    /// interfaces.
     pub(crate) fn of_relay(&self) -> UdpOptions {
         UdpOptions {
             reuse_port: false,
             recv_buffer: self.recv_buffer.min(RELAY_BUFFER_MAX),
             send_buffer: self.send_buffer.min(RELAY_BUFFER_MAX),
-            // It begins when it is worth it.
+            // Enabled later, when coalescing is worth the cost.
             gro: false,
             packet_info: false,
             error_queue: true,
@@ -130,22 +132,22 @@ impl NetOptions {
         }
     }
 
-    /// Options of a socket that relays share.
+    /// Returns the options of a socket that relays share.
     pub(crate) fn of_shared_relays(&self) -> UdpOptions {
         UdpOptions {
-            // One of an allocation that moves takes its address over.
+            // The detached socket of a moving allocation is bound to an address of this socket.
             reuse_port: true,
             recv_buffer: self.recv_buffer,
             send_buffer: self.send_buffer,
             packet_info: true,
             free: true,
-            // Datagrams of many clients leave by it, and for a moment those of two processes.
+            // The socket sends datagrams of many clients, and for a short time of two processes.
             adapts: false,
             ..self.of_relay()
         }
     }
 
-    /// Options of a listener at this address.
+    /// Returns the options of a listener at this address.
     fn of_listener(&self, at: SocketAddr) -> UdpOptions {
         UdpOptions {
             reuse_port: true,
@@ -153,7 +155,7 @@ impl NetOptions {
             send_buffer: self.send_buffer,
             gro: self.gro,
             packet_info: at.ip().is_unspecified(),
-            // ICMP errors about clients change nothing: their allocations expire.
+            // ICMP errors about clients have no effect: the clients' allocations expire.
             error_queue: false,
             device: self.device,
             // The host may not have the address yet.
@@ -167,8 +169,8 @@ impl NetOptions {
 #[derive(Debug)]
 pub struct Listener<N: Net = Kernel> {
     pub(crate) socket: N::Udp,
-    /// Bound to the unspecified address: each datagram carries its destination address, and the
-    /// answer leaves from that one.
+    /// True if bound to the unspecified address. Then each datagram reports a destination address,
+    /// and the answer is sent from that address.
     wildcard: bool,
     pub(crate) losses: Losses,
     pub(crate) gro: GroPolicy,
@@ -176,10 +178,11 @@ pub struct Listener<N: Net = Kernel> {
 
 impl Listener {
     /// Binds a listening socket, and returns the options that the kernel granted. Every worker
-    /// binds the same address: the kernel spreads clients over them by address and port.
+    /// binds the same address, and the kernel distributes clients by address and port.
     ///
     /// # Errors
-    /// Those of `bind`; in particular that a socket without `SO_REUSEPORT` has the port.
+    /// The errors of `bind` are returned, in particular if a socket without `SO_REUSEPORT` has the
+    /// port.
     pub fn bind(addr: SocketAddr, net: &NetOptions) -> io::Result<(Self, Applied)> {
         let options = net.of_listener(addr);
         let (socket, applied) = UdpSocket::bind(addr, &options)?;
@@ -190,21 +193,21 @@ impl Listener {
         Ok((listener, applied))
     }
 
-    /// A listening socket of another process, at this address.
+    /// Adopts a listening socket of another process at this address.
     ///
     /// # Errors
-    /// It is none that Turnpike could have bound there.
+    /// Turnpike could not have bound this socket at this address.
     pub fn inherit(fd: OwnedFd, addr: SocketAddr, net: &NetOptions) -> io::Result<Self> {
         inherit_at(fd, addr, &net.of_listener(addr)).map(Self::over)
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address of the socket.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.socket.local_addr()
     }
 
-    /// Index of the interface that the socket is bound to; `None`: it is bound to none.
+    /// Returns the index of the socket's interface, or `None` for an unbound socket.
     #[must_use]
     pub fn device(&self) -> Option<NonZeroU32> {
         self.socket.device().ok().flatten()
@@ -231,14 +234,14 @@ impl AsFd for Listener {
 }
 
 impl<N: Net> Listener<N> {
-    /// A listener over a bound socket.
+    /// Creates a listener from a bound socket.
     #[must_use]
     pub fn over(socket: N::Udp) -> Self {
         let wildcard = socket.local_addr().ip().is_unspecified();
         Self { socket, wildcard, losses: Losses::default(), gro: GroPolicy::default() }
     }
 
-    /// Returns true if datagrams to this address and port are received here.
+    /// Returns true if the listener receives datagrams to this address and port.
     pub(crate) fn receives_at(&self, at: ServerAddr) -> bool {
         let own = self.socket.local_addr();
         let fits =
@@ -262,7 +265,7 @@ impl<N: Net> Listener<N> {
         }
     }
 
-    /// Returns the flow to a client, from the server address of its 5-tuple.
+    /// Returns the flow to a client, from the server address of the client's 5-tuple.
     pub(crate) fn flow(&self, id: SocketId, to: ClientAddr, from: IpAddr, meta: IpMeta) -> Flow {
         Flow {
             socket: Token::Listener(id).send_socket(),
@@ -272,7 +275,7 @@ impl<N: Net> Listener<N> {
         }
     }
 
-    /// Returns the flow back along a path.
+    /// Returns the flow in the reverse direction of a path.
     pub(crate) fn flow_back(&self, path: &ClientPath) -> Flow {
         let FiveTuple { client, server, .. } = path.five_tuple;
         self.flow(path.socket, client, server.ip(), IpMeta::DEFAULT)

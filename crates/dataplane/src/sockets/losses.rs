@@ -1,29 +1,30 @@
-//! Datagrams lost to a full receive buffer.
+//! Datagrams that were lost at a full receive buffer.
 
 use std::cell::Cell;
 
-/// Count of datagrams that one socket has lost to a full receive buffer, as last read. The kernel
-/// adds the sum to each message, in 32 bits that wrap.
+/// Number of datagrams that one socket has lost at a full receive buffer, as last read. The kernel
+/// adds the sum to each message, as a 32-bit number that wraps around.
 #[derive(Debug, Default)]
 pub(crate) struct Losses(Cell<u32>);
 
 impl Losses {
-    /// The sum as last read.
+    /// Returns the sum as last read.
     pub(crate) const fn counted(&self) -> u32 {
         self.0.get()
     }
 
-    /// Goes on where another process was, which has counted as many.
+    /// Continues from the sum that another process has counted.
     pub(crate) fn go_on_from(&self, counted: u32) {
         self.0.set(counted);
     }
 
-    /// Returns the losses since the last call; `total` is 0 in messages from before the first one.
-    /// A sum that is less than before counts nothing: messages that several processors queue at
-    /// once may carry their sums in another order than they stand in the queue.
+    /// Returns the losses since the last call. `total` is 0 in messages from before the first loss.
+    ///
+    /// A sum that is less than the last sum is ignored. If several processors queue messages
+    /// concurrently, the order of the sums may differ from the order of the messages.
     pub(crate) fn since(&self, total: u32) -> u64 {
         let step = total.wrapping_sub(self.0.get());
-        // More than half of the circle is a step backward.
+        // A step of more than half of the range is a step backward.
         if step > u32::MAX / 2 {
             return 0;
         }

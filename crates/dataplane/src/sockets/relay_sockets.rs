@@ -1,4 +1,4 @@
-//! Relay sockets of one worker, by the numbers of their relays.
+//! Dedicated and shared relay sockets of one worker, by number.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,7 +14,7 @@ use crate::input_queue::Postponement;
 use crate::io::Net;
 use crate::limits::RELAYS_OUT_OF_ORDER;
 
-/// A relay socket.
+/// Relay socket.
 #[derive(Debug)]
 pub(crate) struct RelaySocket<N: Net> {
     pub(crate) socket: N::Udp,
@@ -28,35 +28,36 @@ pub(crate) struct RelaySocket<N: Net> {
 struct Owner {
     client: IpAddr,
     share: Share,
-    /// The client had many relays already.
+    /// True if the client already had many relays.
     is_crowded: bool,
     postponement: Postponement,
 }
 
 impl<N: Net> RelaySocket<N> {
-    /// A socket that does not coalesce yet, and may if `gro` is true.
+    /// Creates the state of a socket that does not coalesce now, and may coalesce if `gro` is true.
     pub(crate) fn new(socket: N::Udp, gro: bool) -> Self {
         Self { socket, losses: Losses::default(), gro: GroPolicy::off(gro), owner: None }
     }
 
-    /// A socket of another process, which perhaps coalesces, and may if `gro` is true.
+    /// Creates the state of a socket of another process. The socket may be coalescing already.
+    /// Later the socket may coalesce only if `gro` is true.
     pub(crate) fn imported(socket: N::Udp, gro: bool) -> Self {
         Self { gro: GroPolicy::imported(gro), ..Self::new(socket, gro) }
     }
 
-    /// Returns true for a relay of a client with many relays: the queue of input may sort it.
+    /// Returns true for a relay of a client with many relays, which the input queue may schedule.
     pub(crate) fn is_crowded(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.is_crowded)
     }
 
-    /// Marks a crowded socket as waiting in the queue of input, and returns its client; `None` for
-    /// a socket that waits already.
+    /// Marks a crowded socket as waiting in the input queue, and returns the client. Returns `None`
+    /// for a socket that waits already.
     pub(crate) fn postpone(&mut self) -> Option<IpAddr> {
         let owner = self.owner.as_mut()?;
         owner.postponement.begin().then_some(owner.client)
     }
 
-    /// Marks a socket as served. Returns true if the kernel has to report its input again.
+    /// Marks a socket as served. Returns true if the kernel must report the socket's input again.
     pub(crate) fn resume(&mut self) -> bool {
         self.owner.as_mut().is_some_and(|owner| {
             owner.postponement.end();
@@ -64,21 +65,21 @@ impl<N: Net> RelaySocket<N> {
         })
     }
 
-    /// Returns true if the kernel is to report no more input of the socket, which waits.
+    /// Returns true if the socket waits and the kernel must stop reporting the socket's input.
     pub(crate) fn ignore(&mut self) -> bool {
         self.owner.as_mut().is_some_and(|owner| owner.postponement.ignore())
     }
 
-    /// Returns true for a socket in the queue of input.
+    /// Returns true if the socket is in the input queue.
     pub(crate) fn waits(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| owner.postponement.waits())
     }
 }
 
-/// Map with keys that the server counts up.
+/// Map whose keys are counters of the server.
 pub(crate) type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<CounterHasher>>;
 
-/// Relay sockets: one look-up per batch; a socket is closed by its removal.
+/// Relay sockets with one look-up per batch. Removing a socket closes the socket.
 #[derive(Debug)]
 pub(crate) struct RelaySockets<N: Net> {
     sockets: ByNumber<RelayId, RelaySocket<N>>,
@@ -87,7 +88,7 @@ pub(crate) struct RelaySockets<N: Net> {
 }
 
 impl<N: Net> RelaySockets<N> {
-    /// No sockets. `hasher` is for addresses.
+    /// Creates a table without sockets. `hasher` is for addresses.
     pub(crate) fn new(hasher: RandomState) -> Self {
         let owned = Slots::new(&CLIENTS, u32::MAX, hasher);
         Self { sockets: ByNumber::default(), owned }
@@ -98,7 +99,7 @@ impl<N: Net> RelaySockets<N> {
         debug_assert!(before.is_none(), "relay numbers are never reused");
     }
 
-    /// Counts a socket for a client, once.
+    /// Counts a socket for a client. Repeated calls have no effect.
     pub(crate) fn own(&mut self, relay: RelayId, client: IpAddr) {
         let Some(socket) = self.sockets.get_mut(&relay) else { return };
         let claimant = Claimant::at(client);
@@ -121,7 +122,7 @@ impl<N: Net> RelaySockets<N> {
         self.sockets.values()
     }
 
-    /// Removes a socket, which has no client any more.
+    /// Removes a socket. The returned socket has no client.
     pub(crate) fn remove(&mut self, relay: RelayId) -> Option<RelaySocket<N>> {
         let mut socket = self.sockets.remove(&relay)?;
         if let Some(owner) = socket.owner.take() {
@@ -131,8 +132,8 @@ impl<N: Net> RelaySockets<N> {
     }
 }
 
-/// Hasher of keys that the server counts up: no client can choose colliding ones. The
-/// multiplication carries the low bits, which differ, to the high bits, which the table compares.
+/// Hasher for keys that are counters of the server, so no client can choose colliding keys. The
+/// multiplication moves the low bits, which differ, to the high bits, which the table compares.
 #[derive(Debug, Default)]
 pub(crate) struct CounterHasher(u64);
 

@@ -12,13 +12,13 @@ use super::NetOptions;
 use super::listener::inherit_at;
 use crate::io::{Kernel, Net, UdpIo as _};
 
-/// Socket of one worker for all relays of prefixes of a family.
+/// Socket of one worker for all relays of a family's prefixes.
 #[derive(Debug)]
 pub struct SharedSocket<N: Net = Kernel>(N::Udp);
 
 impl SharedSocket {
-    /// Returns the address of each socket that a worker needs: the unspecified address with the
-    /// worker's port of the prefixes of a family.
+    /// Returns the addresses of the sockets that a worker needs. Each is the unspecified address of
+    /// a family, with the worker's port for the family's prefixes.
     pub fn addresses(policy: &Policy, worker: WorkerId) -> impl Iterator<Item = SocketAddr> {
         IpFamily::ALL.iter().filter_map(move |family| {
             let mut prefixes = policy.prefixes.iter().filter(|one| one.family() == *family);
@@ -31,11 +31,11 @@ impl SharedSocket {
         })
     }
 
-    /// Opens a socket at one of the [addresses](Self::addresses). Nobody else may have the port: it
-    /// is shared with sockets of the same user.
+    /// Opens a socket at one of the [addresses](Self::addresses). No other program may use the
+    /// port, because other sockets of the same user could share the port.
     ///
     /// # Errors
-    /// Those of `bind`.
+    /// The errors of `bind` are returned.
     pub fn bind(at: SocketAddr, net: &NetOptions) -> io::Result<Self> {
         UdpSocket::bind_unasked(at, &net.of_shared_relays()).map(Self)
     }
@@ -43,7 +43,7 @@ impl SharedSocket {
     /// Adopts the socket of the predecessor at this address.
     ///
     /// # Errors
-    /// The socket is another one.
+    /// The socket is invalid or has another address.
     pub fn inherit(fd: OwnedFd, at: SocketAddr, net: &NetOptions) -> io::Result<Self> {
         inherit_at(fd, at, &net.of_shared_relays()).map(Self)
     }

@@ -1,4 +1,4 @@
-//! Accepting connections, of clients and of load balancers (PROXY protocol).
+//! Accepts connections of clients and of load balancers (PROXY protocol).
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ const fn refusal(limit: LimitReached) -> StreamRefusal {
 }
 
 impl<N: Net> Streams<N> {
-    /// Accepts waiting connections; epoll reports further ones again.
+    /// Accepts waiting connections. epoll reports further connections again.
     pub(crate) fn accept(&mut self, cx: &mut Context<N>, index: u32) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(acceptor) = self.acceptors.get(index as usize) else { return };
@@ -37,14 +37,14 @@ impl<N: Net> Streams<N> {
                 Err(error) => {
                     cx.observer.count(Series::StreamsRefused(StreamRefusal::Resources), 1);
                     cx.observer.warn(cx.now.instant, Condition::Accept, &error);
-                    // It would be reported in each turn. The next sweep tries again.
+                    // The error would be reported in each iteration. The next sweep tries again.
                     self.watch_acceptor(&cx.net, index, Interest::ErrorsOnly);
                     self.sweep_at = Some(cx.now.instant + SWEEP_STREAMS_EVERY);
                     return;
                 }
             };
             if let Err(why) = self.open(cx, socket, from) {
-                // Closed with its socket.
+                // The refused connection is closed with the socket.
                 cx.observer.count(Series::StreamsRefused(why), 1);
             }
         }
@@ -88,8 +88,8 @@ impl<N: Net> Streams<N> {
         Ok(())
     }
 
-    /// Lets a connection hold its addresses. A previous holder is closed: it has ended unnoticed,
-    /// and must not act on the allocation of the new one.
+    /// Marks a connection as the holder of its addresses. A previous holder is closed: that
+    /// connection has ended unnoticed, and must not act on the allocation of the new connection.
     pub(super) fn hold_addresses(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(before) = self.table.other_with_addresses_of(id) {
             self.close(cx, before, StreamEnd::Replaced);
@@ -97,8 +97,8 @@ impl<N: Net> Streams<N> {
         self.table.hold_addresses(id);
     }
 
-    /// Takes a PROXY header and returns its length. `None`: it is incomplete, wrong, or its client
-    /// is over its limit.
+    /// Takes a PROXY header and returns the header's length. Returns `None` if the header is
+    /// incomplete or invalid, or if the client exceeds a limit.
     pub(super) fn take_proxy_header(
         &mut self,
         cx: &mut Context<N>,
@@ -131,8 +131,8 @@ impl<N: Net> Streams<N> {
         Some(header.len)
     }
 
-    /// Closes a connection that begins with a header although its address is no load balancer's:
-    /// any client could send one.
+    /// Closes a connection that starts with a PROXY header although the address does not belong to
+    /// a load balancer. Any client could send such a header.
     pub(super) fn refuse_proxy_header(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id) {
             let from = stream.path.five_tuple.client.0.ip();
@@ -142,17 +142,18 @@ impl<N: Net> Streams<N> {
         self.close(cx, id, StreamEnd::ProxyNotListed);
     }
 
-    /// Takes a connection out, for a ConnectionBind that may belong to another worker.
+    /// Removes a connection from the table, for a ConnectionBind that may belong to another worker.
     pub(crate) fn take(&mut self, cx: &mut Context<N>, id: SocketId) -> Option<Box<Stream<N>>> {
         let stream = self.table.remove(id)?;
-        // Its other pending requests are abandoned: it carries data from now on, perhaps elsewhere.
+        // Other pending requests are abandoned. From now on the connection carries data, possibly
+        // at another worker.
         cx.server.close(cx.now, &stream.path.five_tuple);
         cx.net.unwatch(Source::Stream(&stream.socket));
         Some(stream)
     }
 
-    /// Adds a connection that was taken out, here or by another worker, and returns its number.
-    /// `None`: the table is full, or the kernel has no memory; it is closed.
+    /// Adds a connection that a worker has [taken](Self::take), and returns the new number. Returns
+    /// `None` if the table is full or the kernel has no memory. The connection is then closed.
     pub(crate) fn adopt(
         &mut self,
         cx: &mut Context<N>,
@@ -179,13 +180,14 @@ impl<N: Net> Streams<N> {
         Some(id)
     }
 
-    /// Leaves new connections to another process (false), or accepts them again.
+    /// Accepts new connections if `accepts` is true. Otherwise another process accepts new
+    /// connections.
     pub(crate) fn set_accepting(&mut self, net: &N, accepts: bool) {
         self.accepts = accepts;
         self.resume_acceptors(net);
     }
 
-    /// Waits for connections at all acceptors again, unless they are another process's.
+    /// Waits for connections at all acceptors again, unless another process accepts connections.
     pub(super) fn resume_acceptors(&self, net: &N) {
         let interest = if self.accepts { Interest::Read } else { Interest::ErrorsOnly };
         for index in (0..).take(self.acceptors.len()) {
@@ -195,7 +197,7 @@ impl<N: Net> Streams<N> {
 
     fn watch_acceptor(&self, net: &N, index: u32, interest: Interest) {
         if let Some(acceptor) = self.acceptors.get(index as usize) {
-            // It fails only for sockets that are not watched.
+            // The call fails only for sockets that are not watched.
             drop(net.rewatch(
                 Source::Acceptor(acceptor),
                 Token::Acceptor(index).number(),

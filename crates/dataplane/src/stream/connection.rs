@@ -1,4 +1,5 @@
-//! One TCP connection of a client: bytes in, messages out, and the state between.
+//! State of one TCP connection of a client. Received bytes become messages for the server, and
+//! queued messages are written.
 
 mod handover;
 
@@ -20,33 +21,35 @@ use crate::limits::{ANSWERS_UNREAD, STREAM_BACKLOG_BYTES};
 pub use handover::StreamImportError;
 pub(crate) use handover::{ExportedStream, StreamState};
 
-/// A partial message never fills the buffer: an empty read means that nothing waits.
+/// A partial message never fills the buffer, so an empty read means that no bytes wait.
 const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);
 
-/// A client's TCP connection.
+/// TCP connection of a client.
 pub(crate) struct Stream<N: Net> {
     pub(crate) socket: N::Stream,
     pub(crate) path: ClientPath,
     tls: Option<Tls>,
-    /// Requests without an answer; handled again, before all later input.
+    /// Requests without an answer, which are handled again before all later input.
     unserved: VecDeque<Box<[u8]>>,
-    /// First part of an incomplete message; if `is_cut_off`, after complete messages.
+    /// First part of an incomplete message. With `is_cut_off`, complete messages precede this part.
     partial: Vec<u8>,
-    /// The last read had more than [`MESSAGES_PER_READ`](crate::limits::MESSAGES_PER_READ).
+    /// True if the last read had more than [`MESSAGES_PER_READ`](crate::limits::MESSAGES_PER_READ)
+    /// messages.
     is_cut_off: bool,
     pub(super) postponement: Postponement,
     out: OutQueue,
     pub(crate) state: State,
     pub(crate) opened: Instant,
-    /// Time of the last whole message, or of the opening.
+    /// Time of the last complete message, or of the opening.
     pub(crate) last_message: Instant,
-    /// Requests with a pending answer.
+    /// Number of requests with a pending answer.
     pub(crate) waiting: u32,
-    /// Time since which the kernel takes no output.
+    /// Time since which the kernel accepts no output.
     pub(crate) blocked: Option<Instant>,
-    /// For a pipe: true if it is to be read.
+    /// True if the connection of a pipe is read.
     pub(crate) is_read: bool,
-    /// True while its TLS handshake waits for its customer's share of the time; it is not read.
+    /// True while the TLS handshake waits for the customer's share of the time. A paused connection
+    /// is not read.
     pub(crate) is_paused: bool,
     permit: Admitted,
 }
@@ -56,23 +59,24 @@ pub(crate) struct Stream<N: Net> {
 pub(crate) enum State {
     /// The PROXY header of a load balancer is expected.
     Proxied,
-    /// No whole message was received yet.
+    /// No complete message has been received.
     New,
     /// Messages are exchanged.
     Open,
-    /// The client has ended its direction, and answers to it are pending (RFC 8489 §6.2.2).
+    /// The client has ended its direction, and answers are pending (RFC 8489 §6.2.2).
     Answering,
-    /// A ConnectionBind is pending: the bytes behind it may be data, and are not read.
+    /// A ConnectionBind is pending. The following bytes may be data, and are not read.
     Held,
-    /// Bound to a peer's connection: bytes are passed unchanged (RFC 6062 §5.4).
+    /// The connection is bound to a peer's connection, and bytes are passed unchanged (RFC 6062
+    /// §5.4).
     Data(ConnectionId),
-    /// A final response was sent. Further input is discarded: closing with unread input would lose
-    /// the response.
+    /// A final response was sent. Further input is discarded, because closing with unread input
+    /// would lose the response.
     Ending,
 }
 
 impl State {
-    /// The peer's connection that it is bound to.
+    /// Returns the peer's connection of a pipe.
     pub(crate) const fn pipe(self) -> Option<ConnectionId> {
         match self {
             Self::Data(connection) => Some(connection),
@@ -89,9 +93,10 @@ impl State {
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// Index of a message of the batch: the partial message, and new bytes behind it.
+    /// Bytes were read. The message of the batch with this index contains the partial message,
+    /// followed by the new bytes.
     Bytes(usize),
-    /// Nothing waits.
+    /// No bytes wait.
     Nothing,
     /// The client has ended its direction.
     Ended,
@@ -131,10 +136,10 @@ impl<N: Net> Stream<N> {
     }
 
     /// Reads at most `most` waiting bytes after the partial message, as one message of the batch.
-    /// `scratch` is for encrypted bytes.
+    /// `scratch` is a buffer for encrypted bytes.
     ///
     /// # Errors
-    /// The connection is broken, or its TLS has failed.
+    /// The connection is broken, or TLS has failed.
     pub(crate) fn read(
         &mut self,
         rx: &mut RxBatch,
@@ -176,10 +181,10 @@ impl<N: Net> Stream<N> {
         Ok(if has_ended { Input::Ended } else { Input::Nothing })
     }
 
-    /// Takes the addresses of a PROXY header; `None`: the load balancer is the client.
+    /// Takes the addresses of a PROXY header. With `None` the load balancer is the client.
     ///
     /// # Errors
-    /// The client's limit of connections is reached.
+    /// The connection limit of the client or the client's network is reached.
     pub(crate) fn proxied(&mut self, ends: Option<AddressPair>) -> Result<(), LimitReached> {
         let five_tuple = &mut self.path.five_tuple;
         if let Some(AddressPair { client, server }) = ends {
@@ -190,23 +195,23 @@ impl<N: Net> Stream<N> {
         self.permit.assign(five_tuple.client.0.ip())
     }
 
-    /// Returns both addresses as the client sees them.
+    /// Returns both addresses from the client's view.
     pub(crate) const fn addresses(&self) -> (ClientAddr, ServerAddr) {
         (self.path.five_tuple.client, self.path.five_tuple.server)
     }
 
-    /// Begins TLS with the first bytes.
+    /// Starts TLS with the first bytes of the connection.
     ///
     /// # Errors
-    /// They are no TLS, or no common parameters exist.
+    /// The bytes are not TLS, or client and server have no common parameters.
     pub(crate) fn begin_tls(&mut self, config: &TlsConfig, hello: &[u8]) -> Result<(), TlsError> {
         let tls = self.tls.insert(Tls::new(config)?);
         self.path.five_tuple.transport = Transport::Tls;
-        // The first bytes have no data: it follows the handshake.
+        // The first bytes contain no data, because data follows the handshake.
         tls.take(hello, &mut []).map(drop)
     }
 
-    /// Returns true if TLS may hold decrypted bytes, which epoll does not report.
+    /// Returns true if TLS may have decrypted bytes, which epoll does not report.
     pub(crate) const fn may_hold_more(&self) -> bool {
         self.tls.is_some()
     }
@@ -216,17 +221,17 @@ impl<N: Net> Stream<N> {
         self.tls.as_ref().is_some_and(|tls| !tls.is_agreed())
     }
 
-    /// The name that the client asked for in its TLS handshake.
+    /// Returns the server name that the client requested in the TLS handshake.
     pub(crate) fn server_name(&self) -> Option<&str> {
         self.tls.as_ref()?.server_name()
     }
 
-    /// Returns true if TLS records of the handshake, or an alert, are to be written.
+    /// Returns true if TLS records of the handshake, or an alert, must be written.
     pub(crate) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(Tls::wants_write)
     }
 
-    /// Sends the TLS close_notify, as far as the connection takes it.
+    /// Sends the TLS close_notify, if the connection accepts output now.
     fn send_close_notify(&mut self) {
         let Self { socket, tls, .. } = self;
         if let Some(tls) = tls {
@@ -248,13 +253,13 @@ impl<N: Net> Stream<N> {
         self.waiting > 0 || !self.is_flushed()
     }
 
-    /// Returns true if the kernel has taken all output.
+    /// Returns true if the kernel has accepted all output.
     pub(crate) fn is_flushed(&self) -> bool {
         self.out.is_empty() && !self.wants_write()
     }
 
-    /// Returns true if messages are accepted. The queue retains answers that the client does not
-    /// read, up to a number, and drops data.
+    /// Returns true if messages are accepted. The queue retains a limited number of answers that
+    /// the client does not read, and drops data.
     pub(crate) const fn takes_messages(&self) -> bool {
         self.blocked.is_none() || self.out.answers() <= ANSWERS_UNREAD
     }
@@ -270,7 +275,7 @@ impl<N: Net> Stream<N> {
             (State::Data(_), false) if self.is_read => Interest::Read,
             (State::Data(_) | State::Held, true) => Interest::Write,
             (State::Data(_) | State::Held, false) => Interest::ErrorsOnce,
-            // The end of input would be reported in each turn.
+            // The end of input would be reported in each iteration.
             (State::Answering, true) => Interest::Write,
             (State::Answering, false) => Interest::ErrorsOnly,
             (_, true) => Interest::ReadWrite,
@@ -278,8 +283,8 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Returns the next unserved request, or the partial message, as a message of the batch; `None`
-    /// without either.
+    /// Adds the next unserved request, or the partial message, to the batch as a message. Returns
+    /// the message's index, or `None` if neither exists.
     pub(crate) fn reread(&mut self, rx: &mut RxBatch) -> Option<usize> {
         let Self { unserved, partial, is_cut_off, path, .. } = self;
         let bytes = unserved.front().map_or(&partial[..], |request| request);
@@ -296,12 +301,13 @@ impl<N: Net> Stream<N> {
         message
     }
 
-    /// Returns true if requests precede further input.
+    /// Returns true if stored messages precede further input.
     pub(crate) fn has_unserved(&self) -> bool {
         self.is_cut_off || !self.unserved.is_empty()
     }
 
-    /// Returns true for input that epoll does not report, if it is served in this state.
+    /// Returns true if the connection has input that epoll does not report and that the current
+    /// state permits to serve.
     pub(super) fn has_input(&self) -> bool {
         let has_records = self.tls.as_ref().is_some_and(Tls::has_records);
         match self.state {
@@ -318,7 +324,7 @@ impl<N: Net> Stream<N> {
         self.tls.as_mut().map_or(0, Tls::records_taken)
     }
 
-    /// Takes the partial message out.
+    /// Takes the partial message.
     pub(crate) fn take_partial(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.partial)
     }
@@ -328,13 +334,13 @@ impl<N: Net> Stream<N> {
         self.out.len()
     }
 
-    /// Ends this direction behind all written bytes.
+    /// Closes the sending direction after all written bytes.
     pub(crate) fn end_sending(&mut self) {
         self.send_close_notify();
         self.socket.end_sending();
     }
 
-    /// Closes the connection: with a reset where the bytes of a peer are cut off.
+    /// Closes the connection. A reset is sent if bytes of a peer are missing.
     pub(crate) fn close(mut self, end: StreamEnd) {
         if end == StreamEnd::PeerBroken {
             self.socket.reset();
@@ -343,12 +349,12 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Appends to the partial message.
+    /// Appends bytes to the partial message.
     pub(crate) fn keep(&mut self, rest: &[u8]) {
         self.partial.extend_from_slice(rest);
     }
 
-    /// Keeps unserved messages of a read, with the partial message after these.
+    /// Stores the unserved messages of a read, followed by the partial message.
     pub(crate) fn cut_off(&mut self, rest: &[u8]) {
         self.is_cut_off = true;
         self.keep(rest);
@@ -359,8 +365,8 @@ impl<N: Net> Stream<N> {
         !self.partial.is_empty() && !self.is_cut_off
     }
 
-    /// Writes as much as the connection takes; `on_sent` gets the tag of each message that was
-    /// written whole.
+    /// Writes the bytes that the connection accepts. `on_sent` receives the tag of each completely
+    /// written message.
     ///
     /// # Errors
     /// The connection is broken.
@@ -379,7 +385,7 @@ impl<N: Net> Stream<N> {
         Ok(())
     }
 
-    /// Returns memory that a burst took.
+    /// Frees memory that a burst has used.
     pub(crate) fn shrink(&mut self) {
         self.out.shrink();
         self.permit.note_backlog(self.out.capacity());
@@ -388,8 +394,8 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Queues a message; `on_drop` gets the tag of data that is dropped for it. Returns true if it
-    /// has to be written without waiting for epoll.
+    /// Queues a message. `on_drop` receives the tags of data dropped to make space. Returns true if
+    /// the caller must write the message without waiting for epoll.
     ///
     /// # Errors
     /// The queue is full of answers.
@@ -398,22 +404,23 @@ impl<N: Net> Stream<N> {
         message: Outgoing<'_>,
         on_drop: impl FnMut(u32),
     ) -> Result<bool, QueueFull> {
-        // A blocked connection is reported by epoll when it takes output again.
+        // epoll reports a blocked connection when the connection accepts output again.
         let is_first = self.blocked.is_none() && self.out.is_empty();
-        // Reading of the other direction bounds answers and the bytes of a pipe.
+        // Answers and the bytes of a pipe are bounded by reading the other direction.
         let most = if message.droppable { self.permit.backlog_max() } else { STREAM_BACKLOG_BYTES };
         self.out.push(message, most, on_drop)?;
         self.permit.note_backlog(self.out.capacity());
         Ok(is_first)
     }
 
-    /// Drops the output queue and returns its tags.
+    /// Drops the output queue, and returns the tags of the messages.
     pub(crate) fn give_up(&mut self) -> impl Iterator<Item = u32> {
         self.out.give_up()
     }
 }
 
-/// Writes until the queue is empty (returns true) or nothing more is taken.
+/// Writes until the queue is empty, or the connection accepts no more bytes. Returns true if the
+/// queue is empty.
 fn write_plain(
     socket: &impl StreamIo,
     out: &mut OutQueue,
@@ -432,7 +439,8 @@ fn write_plain(
     Ok(true)
 }
 
-/// Writes in TLS records of as many messages as are queued.
+/// Writes the queue in TLS records, each with all messages that fit. Returns true if nothing can be
+/// written before new output or input.
 fn write_tls(
     (socket, tls): (&impl StreamIo, &mut Tls),
     out: &mut OutQueue,
@@ -454,7 +462,8 @@ fn write_tls(
         let taken = tls.write([one, two]);
         out.sent(taken, &mut *on_sent);
         if taken == 0 && !tls.wants_write() {
-            // The handshake waits for the client: writing continues after its next flight.
+            // The handshake waits for the client, and writing continues after the client's next
+            // flight.
             return Ok(true);
         }
     }
@@ -467,7 +476,7 @@ const fn read_bytes(outcome: ReadOutcome) -> usize {
     }
 }
 
-/// Reason for which a connection cannot be read any more.
+/// Reason why a connection cannot be read any more.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// The connection is broken.

@@ -1,4 +1,4 @@
-//! Deadlines of connections, and eviction of idle ones when a limit is reached.
+//! Deadlines of connections, and eviction of idle connections when a limit is reached.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::limits::{
 };
 
 impl<N: Net> Stream<N> {
-    /// Returns the reason for which a connection has to end now.
+    /// Returns the reason to close a connection now.
     fn overdue(&self, now: Instant, has_allocation: impl FnOnce() -> bool) -> Option<StreamEnd> {
         let since = |moment| now.saturating_since(moment);
         let silent = since(self.last_message);
@@ -37,13 +37,13 @@ impl<N: Net> Stream<N> {
         }
     }
 
-    /// Returns true for a connection that has requested nothing, or has every answer. It may have
-    /// an allocation.
+    /// Returns true for a connection without pending requests or unsent answers. The client may
+    /// have an allocation.
     fn is_unused(&self) -> bool {
         matches!(self.state, State::Proxied | State::New | State::Open) && !self.owes_answers()
     }
 
-    /// Returns true for an idle connection, which may be evicted unless it has an allocation.
+    /// Returns true for an idle connection, which may be evicted if the client has no allocation.
     fn is_evictable(&self, now: Instant) -> bool {
         let silent = now.saturating_since(self.last_message);
         self.state == State::Open && !self.owes_answers() && silent >= EVICTABLE_AFTER
@@ -54,12 +54,13 @@ impl<N: Net> Stream<N> {
 #[derive(Debug, Default)]
 pub(super) struct Evictable {
     are_wanted: bool,
-    /// The connection that is idle for longest first.
+    /// Connections sorted by idle time, the longest first.
     idlest: VecDeque<(SocketId, Prefix)>,
 }
 
 impl Evictable {
-    /// Keeps the idlest of these connections, given with the time of their last message.
+    /// Stores the connections with the longest idle times. Each entry contains the time of the last
+    /// message.
     fn gather(&mut self, mut idle: Vec<(Instant, SocketId, Prefix)>) {
         idle.sort_unstable_by_key(|(last_message, ..)| *last_message);
         idle.truncate(EVICTED_PER_SWEEP);
@@ -72,7 +73,7 @@ impl Evictable {
         self.are_wanted = true;
         let index = match limit {
             LimitReached::Total => 0,
-            // A customer's or network's limit is at no other's expense.
+            // No other customer pays for the limit of a customer or network.
             LimitReached::Address | LimitReached::Network => {
                 self.idlest.iter().position(|(_, other)| Some(*other) == customer)?
             }
@@ -82,8 +83,8 @@ impl Evictable {
 }
 
 impl<N: Net> Streams<N> {
-    /// Admits a connection, if need be by evicting an idle one without an allocation. `client`:
-    /// `None` until a PROXY header names it.
+    /// Admits a connection, if necessary by evicting an idle connection without an allocation.
+    /// `client` is `None` until a PROXY header names the client.
     pub(super) fn admit(
         &mut self,
         cx: &mut Context<N>,
@@ -97,7 +98,7 @@ impl<N: Net> Streams<N> {
             let Err(limit) = admitted else { return admitted };
             let rival = if limit.is_shared() { self.rival(cx, client) } else { None };
             if let Some(rival) = rival {
-                // Counted before the eviction: another worker could take the free slot.
+                // Counted before the eviction, because another worker could take the free slot.
                 let permit = self.settings.admission.keep(client);
                 self.close(cx, rival, StreamEnd::CrowdedOut);
                 return Ok(permit);
@@ -106,7 +107,7 @@ impl<N: Net> Streams<N> {
                 return admitted;
             };
             let Some(stream) = self.table.get_mut(id) else { continue };
-            // It may have sent something since it was gathered.
+            // The connection may have received a message after it was gathered.
             if stream.is_evictable(cx.now.instant) && !cx.server.carries(&stream.path.five_tuple) {
                 self.close(cx, id, StreamEnd::CrowdedOut);
             }
@@ -122,12 +123,12 @@ impl<N: Net> Streams<N> {
         self.settings.admission.rival(client, candidates)
     }
 
-    /// Returns the time of the next sweep; `None` without connections.
+    /// Returns the time of the next sweep, or `None` without connections.
     pub(crate) const fn next_sweep(&self) -> Option<Instant> {
         self.sweep_at
     }
 
-    /// Plans the next sweep, and returns true if one is due.
+    /// Schedules the next sweep, and returns true if a sweep is due.
     pub(crate) fn is_sweep_due(&mut self, now: Instant) -> bool {
         let is_due = self.sweep_at.is_some_and(|at| at <= now);
         if is_due || self.sweep_at.is_none() {
@@ -182,7 +183,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(1000) + after
     }
 
-    /// A connection in a state, with its last message at [`at`] zero.
+    /// Returns a connection in this state, with the last message at [`at`] zero.
     fn stream(state: State) -> Stream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
@@ -201,7 +202,7 @@ mod tests {
         stream
     }
 
-    /// That it ends so, at this time and not before.
+    /// Asserts that a connection is overdue at this time, and not before.
     fn assert_ends(stream: &Stream, has_allocation: bool, after: Duration, how: StreamEnd) {
         assert_eq!(stream.overdue(at(after - MOMENT), || has_allocation), None, "{how:?}");
         assert_eq!(stream.overdue(at(after), || has_allocation), Some(how));

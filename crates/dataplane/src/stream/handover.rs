@@ -1,4 +1,4 @@
-//! Export of connections to the successor, and import of the predecessor's.
+//! Export of connections to the successor, and import of the predecessor's connections.
 
 use turn_types::{FiveTuple, SocketId};
 
@@ -13,9 +13,9 @@ use crate::snapshot::{Descriptors, StreamSnapshot};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Exports all connections. Connections within a TLS handshake, which has no exportable state,
-    /// are closed at the [commit](Self::commit). Exported connections retain their numbers until
-    /// the commit.
+    /// Exports all connections. Exported connections retain their numbers until the
+    /// [commit](Self::commit). A TLS handshake has no exportable state, so connections in a
+    /// handshake are closed at the commit.
     pub(crate) fn export(&mut self, cx: &mut Context<N>) -> Vec<ExportedStream<N>> {
         let all = self.table.iter_mut().filter(|stream| !stream.is_handshaking());
         let ids: Vec<SocketId> = all.map(|stream| stream.path.socket).collect();
@@ -36,7 +36,7 @@ impl<N: Net> Streams<N> {
         exported
     }
 
-    /// Restores exported connections: the successor has failed.
+    /// Restores exported connections after a failure of the successor.
     pub(crate) fn roll_back(&mut self, cx: &mut Context<N>, exported: Vec<ExportedStream<N>>) {
         for stream in exported {
             let (id, five_tuple, pipe) =
@@ -57,7 +57,7 @@ impl<N: Net> Streams<N> {
         for ExportedStream { id, state, .. } in exported {
             let five_tuple = state.five_tuple();
             self.table.forget(id, (five_tuple.client, five_tuple.server));
-            // The allocation was exported; this removes the server name.
+            // The allocation was exported. This call removes the server name.
             cx.server.close(cx.now, &five_tuple);
         }
         let others: Vec<SocketId> = self.table.iter_mut().map(|one| one.path.socket).collect();
@@ -67,7 +67,7 @@ impl<N: Net> Streams<N> {
     /// Imports a connection of the predecessor, regardless of current limits.
     ///
     /// # Errors
-    /// The state or the socket is invalid, or there is no memory: the connection is closed.
+    /// The state or the socket is invalid, or no memory is left. The connection is closed.
     pub(crate) fn import(
         &mut self,
         cx: &mut Context<N>,
@@ -89,7 +89,7 @@ impl<N: Net> Streams<N> {
         Ok(())
     }
 
-    /// Puts a connection together and watches it.
+    /// Restores and watches a connection.
     fn restore(
         &mut self,
         cx: &Context<N>,
@@ -102,7 +102,7 @@ impl<N: Net> Streams<N> {
         if !stream.is_flushed() {
             self.unsent.push(id);
         }
-        // Whole messages may have been read already.
+        // Complete messages may have been read already.
         self.reread.push(id);
         Ok(Box::new(stream))
     }
@@ -119,8 +119,8 @@ impl<N: Net> Streams<N> {
         self.table.holder_of(five_tuple.client, five_tuple.server)
     }
 
-    /// Uses no socket until [`resume`](Self::resume): before the commit the predecessor has all of
-    /// them. Ends of connections are deferred.
+    /// Uses no socket until [`resume`](Self::resume), because the predecessor uses all sockets
+    /// before the commit. Ends of connections are deferred.
     pub(crate) const fn wait_for_commit(&mut self) {
         self.is_before_commit = true;
     }
@@ -130,7 +130,7 @@ impl<N: Net> Streams<N> {
         self.is_before_commit
     }
 
-    /// Finishes the deferred ends: this process serves.
+    /// Completes the deferred ends: this process serves.
     pub(crate) fn resume(&mut self, cx: &mut Context<N>) {
         self.is_before_commit = false;
         for (stream, end) in std::mem::take(&mut self.ended) {

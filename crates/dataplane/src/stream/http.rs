@@ -1,4 +1,5 @@
-//! HTTP requests on a STUN port: answered at once, and the connection closed.
+//! HTTP requests on a STUN port. Each request gets an immediate response, and the connection is
+//! closed.
 
 use control::{Leg, Series};
 use turn_session::{HttpRequest, TlsConfig, classify_request};
@@ -10,12 +11,12 @@ use crate::context::{Context, Message};
 use crate::io::{Net, StreamIo as _};
 use crate::report::Sent;
 
-/// Answer to browsers.
+/// Response to browsers.
 const NOT_A_WEB_SERVER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 42\r\nConnection: close\r\n\r\nThis is a STUN and TURN server, no other.\n";
 
 impl<N: Net> Streams<N> {
-    /// Answers the request that begins at `start` of a message, and ends the connection.
+    /// Responds to the request at `start` of a message, and closes the connection.
     pub(super) fn answer_http(
         &mut self,
         cx: &mut Context<N>,
@@ -39,7 +40,7 @@ impl<N: Net> Streams<N> {
         };
         cx.observer.count(Series::Packets(Leg::FromClients), 1);
         self.queue(&cx.egress, id, answer);
-        // All of it fits into the buffer of a new connection.
+        // The response fits into the send buffer of a new connection.
         self.write(cx, id);
         if let Some(stream) = self.table.get_mut(id) {
             stream.state = State::Ending;
@@ -48,15 +49,15 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// True if a certificate authority may come with a challenge.
+    /// Returns true if a certificate authority may send a challenge.
     fn expects_challenge(&self) -> bool {
         let settings = &self.settings;
         settings.acme_redirect.is_some()
             || settings.tls.as_ref().is_some_and(TlsConfig::expects_challenge)
     }
 
-    /// The answer to an authority's challenge: the key authorization of an order of our own, or a
-    /// redirection.
+    /// Returns the response to an authority's challenge: the key authorization of this server's
+    /// order, or a redirection.
     fn answer_challenge(&self, token: &str) -> Option<String> {
         let own = self.settings.tls.as_ref().and_then(|tls| tls.key_authorization(token));
         let elsewhere = || self.settings.acme_redirect.as_ref().map(|base| redirect(base, token));
@@ -64,7 +65,7 @@ impl<N: Net> Streams<N> {
     }
 }
 
-/// RFC 8555 §8.3.
+/// Returns the response of RFC 8555 §8.3.
 fn found(key_authorization: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\

@@ -1,4 +1,4 @@
-//! Output of connections: queued, written together at the end of a turn, and closed.
+//! Output of connections: queued, written together at the end of an iteration, and closed.
 
 use control::StreamEnd;
 use turn_proto::DropReason;
@@ -13,7 +13,7 @@ use crate::report::{Sent, Tag};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Queues a message to a client, and counts the data that is dropped for it.
+    /// Queues a message to a client, and counts data that is dropped to make space.
     pub(crate) fn queue(&mut self, egress: &Egress, id: SocketId, message: Message<'_>) {
         let Message { pieces: parts, sent, .. } = message;
         let Some(stream) = self.table.get_mut(id) else {
@@ -32,13 +32,13 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Writes to all connections with new output. Returns true if there were any.
+    /// Writes to all connections with new output. Returns true if such connections existed.
     pub(crate) fn write_all(&mut self, cx: &mut Context<N>) -> bool {
         let any = !(self.unsent.is_empty() && self.stuck.is_empty());
-        // In the order of their messages: the first has waited longest.
+        // Connections are served in message order, because the first message has waited longest.
         let mut unsent = std::mem::take(&mut self.unsent);
         unsent.drain(..).for_each(|id| self.write(cx, id));
-        // Its memory is kept. Nothing is queued by writing.
+        // The list's memory is retained. Writing queues nothing.
         unsent.append(&mut self.unsent);
         self.unsent = unsent;
         while let Some(id) = self.stuck.pop() {
@@ -47,7 +47,7 @@ impl<N: Net> Streams<N> {
         any
     }
 
-    /// Writes to a connection as much as it takes.
+    /// Writes the bytes that a connection accepts.
     pub(crate) fn write(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         let (before, took_messages) = (stream.interest(), stream.takes_messages());
@@ -70,14 +70,15 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Waits for the present interest of a connection. Returns false if that fails.
+    /// Updates the interest of a connection in epoll. Returns false on failure.
     pub(crate) fn rewatch(&mut self, cx: &Context<N>, id: SocketId) -> bool {
         let Some(stream) = self.table.get_mut(id) else { return false };
         let (token, interest) = (Token::Stream(id).number(), stream.interest());
         cx.net.rewatch(Source::Stream(&stream.socket), token, interest).is_ok()
     }
 
-    /// Closes a connection and the allocation of its client.
+    /// Closes a connection. If the connection holds its addresses, the allocation of the client is
+    /// closed as well.
     pub(crate) fn close(&mut self, cx: &mut Context<N>, id: SocketId, end: StreamEnd) {
         let holds_addresses = self.table.holds_addresses(id);
         let Some(stream) = self.table.remove(id) else { return };
@@ -88,21 +89,21 @@ impl<N: Net> Streams<N> {
             cx.server.close(cx.now, &stream.path.five_tuple);
         }
         if self.is_before_commit {
-            // The socket is the predecessor's, and so is the end of the connection.
+            // The socket belongs to the predecessor until the commit, so the end is deferred.
             self.ended.push((stream, end));
         } else {
             finish(cx, *stream, end);
         }
     }
 
-    /// Notes that a pending request of a connection was answered.
+    /// Notes that a pending request of a connection got a response.
     pub(crate) fn answered(&mut self, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id) {
             stream.waiting = stream.waiting.saturating_sub(1);
         }
     }
 
-    /// Reads messages again after a ConnectionBind that failed.
+    /// Resumes reading messages after a failed ConnectionBind.
     pub(crate) fn release(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         if stream.state != State::Held {
@@ -117,7 +118,7 @@ impl<N: Net> Streams<N> {
     }
 }
 
-/// Counts the end of a connection and closes the socket.
+/// Counts the end of a connection, and closes the socket.
 pub(super) fn finish<N: Net>(cx: &mut Context<N>, mut stream: Stream<N>, end: StreamEnd) {
     for tag in stream.give_up() {
         cx.egress.unsent(Tag::of(tag).sent, DropReason::StreamClosed);

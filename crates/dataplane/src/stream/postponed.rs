@@ -9,13 +9,13 @@ use crate::input_queue::InputSource;
 use crate::io::Net;
 
 impl<N: Net> Streams<N> {
-    /// Charges this iteration for a read of so many bytes.
+    /// Charges this iteration for a read of `bytes` bytes.
     pub(crate) fn spend_read(&mut self, cx: &mut Context<N>, id: SocketId, bytes: usize) {
         let records = self.table.get_mut(id).map_or(0, |stream| stream.records_read());
         cx.input.spend_read(&cx.net, records, bytes);
     }
 
-    /// Serves the input of a connection in a later iteration.
+    /// Defers the input of a connection to a later iteration.
     pub(crate) fn postpone(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id)
             && stream.postponement.begin()
@@ -25,18 +25,19 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Returns true if a connection from the queue is open: it has its turn. Another connection
-    /// may have its number.
+    /// Returns true if a connection from the queue is still open and must be served now. By now,
+    /// another connection may have the number.
     pub(crate) fn take_postponed(&mut self, id: SocketId) -> bool {
         self.table.get_mut(id).is_some_and(|stream| stream.postponement.end())
     }
 
-    /// Returns true for a connection in the queue of input.
+    /// Returns true for a connection in the input queue.
     pub(crate) fn waits(&self, id: SocketId) -> bool {
         self.table.get(id).is_some_and(|stream| stream.postponement.waits())
     }
 
-    /// Postpones a connection that was served and has more, or waits for its input.
+    /// Postpones a served connection with further input. Otherwise waits for input of the
+    /// connection.
     pub(crate) fn served(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         if stream.has_input() {

@@ -1,4 +1,4 @@
-//! Input of connections, cut into messages for the server.
+//! Input of connections, split into messages for the server.
 
 use control::{Histogram, Leg, Series, StreamEnd};
 use linux_net::{FILL_BYTES, RxBatch};
@@ -19,38 +19,38 @@ use crate::limits::{MESSAGES_PER_LOOK, MESSAGES_PER_READ, UNAUTHENTICATED_MESSAG
 pub(crate) enum ReadNext {
     /// Wait for epoll.
     Wait,
-    /// Read again: TLS may hold more.
+    /// Read again, because TLS may have more data.
     Again,
     /// Read as a pipe: the bytes are for this connection of a peer.
     Pipe(ConnectionId),
 }
 
-/// Messages of one read.
+/// Messages taken from one read.
 #[derive(Default)]
 struct Taken {
     messages: u64,
     bytes: usize,
-    /// Requests among them with a pending answer.
+    /// Number of these requests with a pending answer.
     waiting: u32,
     /// Reason to close the connection.
     end: Option<StreamEnd>,
-    /// A ConnectionBind is pending: the bytes behind it may be data.
+    /// True if a ConnectionBind is pending: the following bytes may be data.
     held: bool,
-    /// Further messages wait for the next turn.
+    /// True if further messages wait for the next iteration.
     is_cut_off: bool,
 }
 
-/// The bytes of a message of the receive batch that are to be served.
+/// Unserved bytes of a message in the receive batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unread {
     /// Index of the message.
     pub(super) message: usize,
-    /// Offset of the first byte in it.
+    /// Offset of the first byte in the message.
     pub(super) start: usize,
 }
 
 impl<N: Net> Streams<N> {
-    /// Reads a connection once, and serves its messages. There is room for one read in the batch.
+    /// Reads a connection once, and serves the messages. The batch must have space for one read.
     pub(crate) fn receive(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
         let mut work = None;
         let Some(stream) = self.table.get_mut(id) else { return ReadNext::Wait };
@@ -58,12 +58,12 @@ impl<N: Net> Streams<N> {
             State::Data(connection) => return ReadNext::Pipe(connection),
             State::Held => return self.check_error(cx, id),
             _ if stream.is_paused => return self.check_error(cx, id),
-            // `serve_partial` handles them first.
+            // `serve_partial` handles the stored messages first.
             _ if stream.has_unserved() && stream.takes_messages() => return ReadNext::Wait,
             State::Open if !stream.takes_messages() => return self.stop_reading(cx, id),
             _ if stream.is_handshaking() => match self.continue_tls(cx, id) {
                 Some(begun) => work = Some(begun),
-                // epoll reports it again.
+                // epoll reports the connection again.
                 None => return ReadNext::Wait,
             },
             State::Proxied | State::New | State::Open | State::Answering | State::Ending => {}
@@ -101,10 +101,10 @@ impl<N: Net> Streams<N> {
         if more && !is_cut_off { ReadNext::Again } else { ReadNext::Wait }
     }
 
-    /// Serves the partial message of a connection again: its processing was deferred.
+    /// Serves the stored messages of a connection after deferred processing.
     pub(crate) fn serve_partial(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
-        // A new one has begun TLS without time for it.
+        // A new connection may have started TLS in an iteration without time for the handshake.
         if matches!(stream.state, State::New | State::Open)
             && stream.takes_messages()
             && let Some(message) = stream.reread(&mut cx.rx)
@@ -121,7 +121,8 @@ impl<N: Net> Streams<N> {
         self.check_error(cx, id)
     }
 
-    /// Closes a connection that is not read if it has failed: epoll reports it for nothing else.
+    /// Closes a connection that is not read, if the connection has failed. epoll reports such a
+    /// connection only for errors.
     fn check_error(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
         if let Some(stream) = self.table.get_mut(id)
             && stream.socket.take_error().is_some()
@@ -131,7 +132,7 @@ impl<N: Net> Streams<N> {
         ReadNext::Wait
     }
 
-    /// Closes a connection whose client has ended its direction, after the pending answers.
+    /// Closes a connection after the client has ended its direction, and after the pending answers.
     fn input_ended(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         if stream.state == State::Open && stream.owes_answers() {
@@ -177,7 +178,7 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Passes the whole messages of a read to the server.
+    /// Passes the complete messages of a read to the server.
     fn take_messages(
         &mut self,
         cx: &mut Context<N>,
@@ -226,7 +227,7 @@ impl<N: Net> Streams<N> {
         taken
     }
 
-    /// Counts the messages of a read, and keeps the bytes behind them.
+    /// Counts the messages of a read, and stores the remaining bytes.
     fn took_messages(
         &mut self,
         cx: &mut Context<N>,
@@ -266,8 +267,8 @@ pub(crate) fn input_bytes(input: &Result<Input, ReadError>, rx: &RxBatch) -> usi
     }
 }
 
-/// Returns the reason to close a connection for the length of its message: clients without an
-/// allocation need no long messages, whose beginnings would have to be kept.
+/// Returns the reason to close a connection for the length of a message. Clients without an
+/// allocation need no long messages, and the server would have to store incomplete long messages.
 fn too_long<N: Net>(cx: &mut Context<N>, path: &ClientPath, len: usize) -> Option<StreamEnd> {
     const { assert!(UNAUTHENTICATED_MESSAGE_BYTES <= MESSAGE_LEN_MAX) };
     let too_long = len > UNAUTHENTICATED_MESSAGE_BYTES && !cx.server.serves(&path.five_tuple);

@@ -1,4 +1,4 @@
-//! Clients' TCP connections by their numbers and addresses.
+//! Clients' TCP connections by number and address.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use crate::token::STREAM;
 #[derive(Debug)]
 pub(crate) struct StreamTable<N: Net> {
     slab: Slab<Stream<N>>,
-    /// The one connection that holds a pair of addresses, client's and server's. Connections
-    /// without their PROXY header hold none.
+    /// Connection that holds each pair of client and server address. Connections without their
+    /// PROXY header hold no addresses.
     by_addresses: HashMap<(ClientAddr, ServerAddr), SocketId>,
 }
 
@@ -26,7 +26,7 @@ impl<N: Net> Default for StreamTable<N> {
 }
 
 impl<N: Net> StreamTable<N> {
-    /// Returns the number of the next connection; `None`: the table is full.
+    /// Returns the number of the next connection, or `None` if the table is full.
     pub(crate) fn next_id(&mut self) -> Option<SocketId> {
         self.slab.next_id()
     }
@@ -53,7 +53,7 @@ impl<N: Net> StreamTable<N> {
         Some(stream)
     }
 
-    /// Takes a connection out whose number and addresses stay in use, until it is [put
+    /// Removes a connection, and keeps the number and addresses in use until the connection is [put
     /// back](Self::put_back) or [forgotten](Self::forget).
     pub(crate) fn lift(&mut self, id: SocketId) -> Option<Box<Stream<N>>> {
         self.slab.lift(id)
@@ -72,21 +72,21 @@ impl<N: Net> StreamTable<N> {
         }
     }
 
-    /// Returns the other connection that holds the addresses of this one.
+    /// Returns another connection that holds the addresses of this connection.
     pub(crate) fn other_with_addresses_of(&mut self, id: SocketId) -> Option<SocketId> {
         let addresses = self.slab.get_mut(id)?.addresses();
         self.by_addresses.get(&addresses).copied().filter(|holder| *holder != id)
     }
 
-    /// Lets a connection hold its addresses.
+    /// Marks a connection as the holder of its addresses.
     pub(crate) fn hold_addresses(&mut self, id: SocketId) {
         if let Some(stream) = self.slab.get_mut(id) {
             self.by_addresses.insert(stream.addresses(), id);
         }
     }
 
-    /// Returns true if a connection holds its addresses: the allocation of their 5-tuple is its own
-    /// then.
+    /// Returns true if a connection holds its addresses. The allocation of the 5-tuple then belongs
+    /// to this connection.
     pub(crate) fn holds_addresses(&mut self, id: SocketId) -> bool {
         let Some(stream) = self.slab.get_mut(id) else { return false };
         self.by_addresses.get(&stream.addresses()) == Some(&id)

@@ -1,4 +1,4 @@
-//! TLS handshakes of connections, within the time for them.
+//! TLS handshakes of connections, within the processor time for handshakes.
 
 use std::net::IpAddr;
 
@@ -15,9 +15,9 @@ use crate::limits::{HELLO_KEPT_BYTES, PAUSED_RESUMED};
 use crate::token::Token;
 
 impl<N: Net> Streams<N> {
-    /// Closes a connection whose TLS has failed.
+    /// Closes a connection after a TLS failure.
     pub(super) fn refuse_tls(&mut self, cx: &mut Context<N>, id: SocketId, error: &TlsError) {
-        // The alert, as far as the connection takes it.
+        // Writes the alert, if the connection accepts output.
         self.write(cx, id);
         if let Some(stream) = self.table.get_mut(id) {
             let client = stream.path.five_tuple.client;
@@ -26,7 +26,7 @@ impl<N: Net> Streams<N> {
         self.close(cx, id, StreamEnd::TlsFailed);
     }
 
-    /// Begins TLS with the first bytes of a connection.
+    /// Starts TLS with the first bytes of a connection.
     pub(super) fn begin_tls(
         &mut self,
         cx: &mut Context<N>,
@@ -66,8 +66,9 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Tells the server the name that a client asked for. Only that of a connection that holds its
-    /// addresses: its end makes the server forget the name.
+    /// Passes the server name that a client requested in TLS to the server. Only a connection that
+    /// holds its addresses passes the name, because closing such a connection removes the name from
+    /// the server.
     pub(super) fn tell_server_name(&mut self, cx: &mut Context<N>, id: SocketId) {
         let holds_addresses = self.table.holds_addresses(id);
         if let Some(stream) = self.table.get_mut(id).filter(|_| holds_addresses)
@@ -77,8 +78,8 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Begins the next step of a handshake. `None`: no time is left, and the client's bytes stay in
-    /// the kernel.
+    /// Starts the next step of a handshake. Returns `None` if no time is left. The client's bytes
+    /// then remain in the kernel.
     pub(super) fn continue_tls(&mut self, cx: &mut Context<N>, id: SocketId) -> Option<Work> {
         let client = self.table.get_mut(id)?.path.five_tuple.client.0.ip();
         match self.begin_tls_work(cx, client, Step::Continue) {
@@ -89,7 +90,7 @@ impl<N: Net> Streams<N> {
         None
     }
 
-    /// Begins work; logs if a client has to wait for it.
+    /// Starts handshake work. Logs a warning if the client must wait.
     fn begin_tls_work(
         &self,
         cx: &mut Context<N>,
@@ -100,7 +101,7 @@ impl<N: Net> Streams<N> {
         begun.inspect_err(|why| cx.warn_of_handshakes(client, *why))
     }
 
-    /// Stops reading a connection until its customer may have time again.
+    /// Stops reading a connection until the customer may have time again.
     fn pause(&mut self, cx: &mut Context<N>, id: SocketId) {
         let Some(stream) = self.table.get_mut(id) else { return };
         stream.is_paused = true;
@@ -111,16 +112,17 @@ impl<N: Net> Streams<N> {
         }
     }
 
-    /// Resumes those of the connections whose handshakes have waited for the longest time.
+    /// Resumes the longest-waiting paused connections, up to [`PAUSED_RESUMED`].
     pub(super) fn resume_paused(&mut self, net: &N) {
         let Self { table, reread, paused, .. } = self;
         for id in paused.drain(..PAUSED_RESUMED.min(paused.len())) {
-            // It may have ended, and another one have its number.
+            // The connection may be closed, and another connection may have the number.
             let Some(stream) = table.get_mut(id).filter(|stream| stream.is_paused) else {
                 continue;
             };
             stream.is_paused = false;
-            // It fails only for sockets that are not watched; their deadlines end them.
+            // The call fails only for sockets that are not watched. A deadline closes such a
+            // connection.
             let interest = stream.interest();
             drop(net.rewatch(Source::Stream(&stream.socket), Token::Stream(id).number(), interest));
             reread.push(id);

@@ -1,4 +1,4 @@
-//! Listening relays, and connections with peers until they are bound.
+//! Listening relays, and connections with peers until the connections are bound.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::report::{Condition, Sent};
 use crate::stream::Streams;
 use crate::token::Token;
 
-/// Options of a relay at an address, and of its connections.
+/// Returns the options of a relay at an address, and of the relay's connections.
 ///
 /// # Errors
 /// `AddrNotAvailable`: the host lacks the interface of relays.
@@ -31,7 +31,8 @@ impl<N: Net> TcpRelay<N> {
     /// Opens a listening relay.
     ///
     /// # Errors
-    /// The port is taken by another socket, or the kernel has no resources.
+    /// Another socket has the port, the host lacks the address or interface, or the kernel has no
+    /// resources.
     pub(crate) fn listen(
         &mut self,
         cx: &mut Context<N>,
@@ -68,7 +69,7 @@ impl<N: Net> TcpRelay<N> {
         self.listening.remove(&relay);
     }
 
-    /// Begins a connection to a peer. Returns the event of an immediate failure.
+    /// Starts a connection to a peer. Returns the event of an immediate failure.
     pub(crate) fn connect(
         &mut self,
         cx: &Context<N>,
@@ -119,15 +120,15 @@ impl<N: Net> TcpRelay<N> {
         Some(Event::PeerConnected { pending, connection, result })
     }
 
-    /// Closes a connection with a peer, for the end of its allocation. Returns the event of a
-    /// pending Connect.
+    /// Closes a connection with a peer at the end of the allocation. Returns the event of a pending
+    /// Connect.
     pub(crate) fn close_peer(
         &mut self,
         cx: &mut Context<N>,
         streams: &mut Streams<N>,
         connection: ConnectionId,
     ) -> Option<Event> {
-        // Without a reset: the peer's last bytes are not to be lost.
+        // Closed without a reset, so the peer's last bytes are not lost.
         match self.peers.remove(connection)?.phase {
             Phase::Connecting(pending) => {
                 let result = Err(ConnectError);
@@ -153,7 +154,7 @@ impl<N: Net> TcpRelay<N> {
                 Ok(None) => return,
                 Err(error) => {
                     cx.observer.warn(cx.now.instant, Condition::Accept, &error);
-                    // It would be reported in each turn. The next sweep tries again.
+                    // The error would be reported in each iteration. The next sweep tries again.
                     self.watch_relay(&cx.net, relay, Interest::ErrorsOnly);
                     return self.paused.push(relay);
                 }
@@ -172,7 +173,7 @@ impl<N: Net> TcpRelay<N> {
         let accepted = cx.server.handle_peer_connection(now, relay, from, &mut cx.reply);
         let (connection, indication) = match accepted {
             Ok(accepted) => accepted,
-            // Closed with its socket.
+            // The refused connection is closed with the socket.
             Err(why) => return cx.observer.count(Series::PeersRefused(why), 1),
         };
         let interest = Interest::ErrorsOnce;
@@ -186,7 +187,7 @@ impl<N: Net> TcpRelay<N> {
         cx.answer(clients, indication, Sent::ConnectionAttempt);
     }
 
-    /// Accepts at all relays again.
+    /// Resumes accepting at all paused relays.
     pub(crate) fn resume_relays(&mut self, net: &N) {
         for relay in std::mem::take(&mut self.paused) {
             self.watch_relay(net, relay, Interest::Read);
@@ -195,7 +196,7 @@ impl<N: Net> TcpRelay<N> {
 
     fn watch_relay(&self, net: &N, relay: RelayId, interest: Interest) {
         if let Some(listener) = self.listening.get(&relay) {
-            // It fails only for sockets that are not watched.
+            // The call fails only for sockets that are not watched.
             drop(net.rewatch(Source::Acceptor(listener), Token::Relay(relay).number(), interest));
         }
     }

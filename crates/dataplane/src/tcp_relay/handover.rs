@@ -1,6 +1,8 @@
-//! Export of relays for TCP and of connections with peers, and import of the predecessor's.
+//! Export of TCP relays and of connections with peers, and import of the predecessor's relays and
+//! connections.
 //!
-//! Unread bytes wait in the sockets. Read bytes that the other end has not taken are exported.
+//! Unread bytes remain in the sockets. Bytes that were read and not accepted by the other
+//! connection are exported.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +24,7 @@ use crate::token::Token;
 /// Exported state of a connection with a peer.
 struct PeerState {
     connection: ConnectionId,
-    /// The client's connection that it is piped to.
+    /// 5-tuple of the client's connection in the pipe. `None` without a pipe.
     client: Option<FiveTuple>,
     unsent: Vec<u8>,
     from_client: PipeDirection,
@@ -43,16 +45,16 @@ fields!(PeerState {
 fields!(PipeDirection { 1 => ended, 2 => forwarded, 3 => paused_until });
 
 impl<N: Net> TcpRelay<N> {
-    /// Returns the listening socket of a relay; `None`: it relays UDP.
+    /// Returns the listening socket of a relay, or `None` for a UDP relay.
     pub(crate) fn listener(&self, relay: RelayId) -> Option<&N::Acceptor> {
         self.listening.get(&relay)
     }
 
-    /// Adds all connections with peers to an export, with the 5-tuples of the exported connections
-    /// of clients.
+    /// Adds all connections with peers to an export. `clients` contains the 5-tuples of the
+    /// clients' exported connections.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// No descriptors are left.
     pub(crate) fn export_peers(
         &self,
         net: &N,
@@ -91,10 +93,11 @@ impl<N: Net> TcpRelay<N> {
         }
     }
 
-    /// Imports a connection with a peer, before its allocation.
+    /// Imports a connection with a peer, before the connection's allocation.
     ///
     /// # Errors
-    /// The state or the socket is invalid: the connection is closed.
+    /// The state or the socket is invalid, or no memory is left for epoll. The connection is
+    /// closed.
     pub(crate) fn import(
         &mut self,
         cx: &Context<N>,
@@ -151,7 +154,7 @@ impl<N: Net> TcpRelay<N> {
         Some(listener)
     }
 
-    /// Resumes all pipes: after a rollback, or at the commit of the predecessor.
+    /// Resumes all pipes after a rollback, or at the commit of the predecessor.
     pub(crate) fn resume_all(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
         let connections: Vec<_> = self.peers.iter().map(|(id, _)| id).collect();
         connections.into_iter().for_each(|connection| self.update(cx, streams, connection));

@@ -1,4 +1,4 @@
-//! TCP connections with peers (RFC 6062), and their state as one end of a pipe.
+//! TCP connections with peers (RFC 6062), and the state of each connection in a pipe.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -15,50 +15,50 @@ use crate::limits::{HALF_CLOSED_FOR, PIPE_STUCK_FOR};
 /// Readiness of a connection with a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readiness {
-    /// It has input, an end or an error.
+    /// True if the connection has input, an end of input, or an error.
     pub(crate) readable: bool,
-    /// It takes output.
+    /// True if the connection accepts output.
     pub(crate) writable: bool,
 }
 
 /// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// In progress; a Connect request waits for it.
+    /// The connection is in progress, and a Connect request waits for the outcome.
     Connecting(PendingId),
-    /// Waits for the client's connection. It is not read: the peer's bytes stay in the kernel,
-    /// within its receive window.
+    /// The connection waits for the client's connection, and is not read. The peer's bytes remain
+    /// in the kernel, within the kernel's receive window.
     Unbound,
-    /// Piped to this connection of a client.
+    /// The connection is piped to this connection of a client.
     Bound(SocketId),
 }
 
-/// One direction of a pipe.
+/// Direction of a pipe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PipeDirection {
-    /// The source has ended it.
+    /// True if the source has ended this direction.
     pub(super) ended: bool,
-    /// The end was forwarded, behind all bytes.
+    /// True if the end was forwarded, after all bytes.
     pub(super) forwarded: bool,
-    /// Not read until this time: the allocation is over its bandwidth.
+    /// Time until which this direction is not read, because the allocation exceeds its bandwidth.
     pub(super) paused_until: Option<Instant>,
 }
 
-/// A connection with a peer.
+/// TCP connection with a peer.
 pub(super) struct Peer<N: Net> {
     pub(super) socket: N::Stream,
     pub(super) phase: Phase,
-    /// Bytes of the client that the peer has not taken: the rest of one read.
+    /// Bytes of the client that the peer has not accepted: the remainder of one read.
     pub(super) unsent: VecDeque<u8>,
     pub(super) from_client: PipeDirection,
     pub(super) from_peer: PipeDirection,
-    /// Interest that epoll has.
+    /// Interest that is registered with epoll.
     pub(super) interest: Interest,
-    /// The connection is not read while it waits in the queue of input.
+    /// State in the input queue. A waiting connection is not read.
     pub(super) postponement: Postponement,
     /// Time of the last byte in either direction.
     pub(super) last_byte: Instant,
-    /// Time since which the peer takes nothing of the unsent bytes.
+    /// Time since which the peer accepts none of the unsent bytes.
     pub(super) blocked: Option<Instant>,
 }
 
@@ -84,7 +84,8 @@ impl<N: Net> Peer<N> {
         }
     }
 
-    /// Writes bytes of the client, keeps the rest, and returns the number of bytes written.
+    /// Writes bytes of the client, stores the bytes that the peer does not accept, and returns the
+    /// number of bytes written.
     ///
     /// # Errors
     /// The connection is broken.
@@ -98,7 +99,7 @@ impl<N: Net> Peer<N> {
         Ok(written)
     }
 
-    /// Writes unsent bytes, and returns their number.
+    /// Writes unsent bytes, and returns the number of bytes written.
     ///
     /// # Errors
     /// The connection is broken.
@@ -132,17 +133,17 @@ impl<N: Net> Peer<N> {
         !self.unsent.is_empty()
     }
 
-    /// Returns true if the client may be read: the peer has taken everything.
+    /// Returns true if the client may be read, because the peer has accepted everything.
     pub(super) fn takes_more(&self) -> bool {
         !self.from_client.ended && self.from_client.paused_until.is_none() && !self.has_unsent()
     }
 
-    /// Returns true if the peer may be read, as far as its client takes bytes.
+    /// Returns true if the peer may be read. The caller checks that the client accepts bytes.
     pub(super) fn may_be_read(&self) -> bool {
         !self.from_peer.ended && self.from_peer.paused_until.is_none()
     }
 
-    /// Returns the readiness to wait for; `reads`: the peer is to be read.
+    /// Returns the readiness to wait for. `reads` is true if the peer may be read.
     pub(super) fn wanted_interest(&self, reads: bool) -> Interest {
         match (reads && !self.postponement.waits(), self.has_unsent()) {
             (true, true) => Interest::ReadWrite,
@@ -166,7 +167,7 @@ impl<N: Net> Peer<N> {
     }
 }
 
-/// Connections with peers, by their numbers.
+/// Connections with peers, by number.
 #[derive(Debug)]
 pub(super) struct Peers<N: Net> {
     all: BTreeMap<ConnectionId, Box<Peer<N>>>,
@@ -205,7 +206,7 @@ impl<N: Net> Peers<N> {
         self.all.remove(&id)
     }
 
-    /// Resumes a connection at this time.
+    /// Schedules the end of a pause at this time.
     pub(super) fn pause(&mut self, id: ConnectionId, until: Instant) {
         self.paused.push(Reverse((until, id)));
     }
@@ -215,7 +216,8 @@ impl<N: Net> Peers<N> {
         self.paused.peek().map(|Reverse((until, _))| *until)
     }
 
-    /// Resumes the directions of one connection whose pause is over, and returns its number.
+    /// Resumes the directions of one connection whose pause is over, and returns the connection's
+    /// number.
     pub(super) fn pop_paused(&mut self, now: Instant) -> Option<ConnectionId> {
         self.paused.peek().filter(|Reverse((until, _))| *until <= now)?;
         let Reverse((_, id)) = self.paused.pop()?;
@@ -255,7 +257,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(1);
     const STREAM: SocketId = SocketId(7);
 
-    /// A bound connection, and its other end.
+    /// Returns a bound connection, and the peer's socket.
     fn bound(now: Instant) -> (Peer, std::net::TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = listener.local_addr().unwrap();
@@ -305,11 +307,11 @@ mod tests {
         let stuck = || {
             let (mut peer, far) = bound(now);
             let much = vec![0; 1 << 20];
-            // The bytes that the kernel takes are not counted.
+            // Bytes that the kernel accepts are not included.
             while !peer.has_unsent() {
                 peer.write(&much, now).unwrap();
             }
-            // Nothing goes, and time does.
+            // Time passes without accepted bytes.
             assert_eq!(peer.write_unsent(now + PIPE_STUCK_FOR / 2).unwrap(), 0);
             (peer, far)
         };
@@ -317,7 +319,7 @@ mod tests {
         assert!(!overdue(peer, now + (PIPE_STUCK_FOR - MOMENT)));
         let (peer, _far) = stuck();
         assert!(overdue(peer, now + PIPE_STUCK_FOR));
-        // Taking some bytes renews the time.
+        // Accepting some bytes renews the time.
         let (mut peer, mut far) = stuck();
         let later = now + PIPE_STUCK_FOR;
         let mut room = vec![0; 1 << 20];

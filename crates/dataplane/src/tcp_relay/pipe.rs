@@ -1,7 +1,9 @@
-//! Pipes between a client's and a peer's connection (RFC 6062 §5.4): bytes pass unchanged. Neither
-//! side is read while the other has not taken the bytes read before, so that at most one read of
-//! each is kept, and TCP's windows do the rest. The end of one direction is forwarded behind its
-//! bytes; the other direction goes on.
+//! Pipes between a client's and a peer's connection (RFC 6062 §5.4). Bytes pass unchanged.
+//!
+//! A connection is not read until the other connection has accepted the bytes that were read
+//! before. So at most one read per connection is stored, and TCP's flow control limits the senders.
+//! The end of one direction is forwarded after all bytes of that direction. The other direction
+//! continues.
 
 use control::{Leg, Series, StreamEnd};
 use linux_net::{FILL_BYTES, ReadOutcome};
@@ -18,22 +20,22 @@ use crate::report::{Observer, Sent};
 use crate::stream::{Input, ReadNext, State, Streams, input_bytes};
 use crate::token::Token;
 
-/// Result of reading one side.
+/// Result of reading one connection of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
-    /// More may wait.
+    /// Bytes were moved, and more may wait.
     Bytes,
-    /// Nothing waits.
+    /// No bytes wait.
     Nothing,
-    /// The side that was read is broken.
+    /// The connection that was read is broken.
     SourceBroken,
-    /// The other side is broken.
+    /// The other connection is broken.
     SinkBroken,
 }
 
 impl<N: Net> TcpRelay<N> {
-    /// Binds a client's connection to a peer's. Bytes that were read behind the ConnectionBind
-    /// request are the first for the peer.
+    /// Binds a client's connection to a peer's connection. Bytes that were read after the
+    /// ConnectionBind request are the first bytes for the peer.
     pub(crate) fn bind(
         &mut self,
         cx: &mut Context<N>,
@@ -43,11 +45,11 @@ impl<N: Net> TcpRelay<N> {
     ) {
         let (Some(stream), Some(peer)) = (streams.get_mut(id), self.peers.get_mut(connection))
         else {
-            // The server has it, but it broke a moment ago.
+            // The server still has the connection, which has just broken.
             cx.server.connection_ended(connection);
             return streams.close(cx, id, StreamEnd::PeerBroken);
         };
-        // The interest is that of a held connection; `update` changes it.
+        // The interest is still the interest of a held connection. `update` changes the interest.
         stream.state = State::Data(connection);
         stream.is_read = false;
         peer.phase = Phase::Bound(id);
@@ -59,11 +61,11 @@ impl<N: Net> TcpRelay<N> {
             return streams.close(cx, id, StreamEnd::PeerBroken);
         }
         self.update(cx, streams, connection);
-        // TLS may hold more, which epoll does not report.
+        // TLS may have more data, which epoll does not report.
         streams.reread(id);
     }
 
-    /// Reads a client's connection once, for its peer. There is room for one read in the batch.
+    /// Reads a client's connection once, for the peer. The batch must have space for one read.
     pub(crate) fn read_client(
         &mut self,
         cx: &mut Context<N>,
@@ -156,7 +158,7 @@ impl<N: Net> TcpRelay<N> {
         None
     }
 
-    /// Reads a peer in a later iteration. Returns false without a pipe.
+    /// Defers reading a peer to a later iteration. Returns false without a pipe.
     pub(crate) fn postpone(
         &mut self,
         cx: &mut Context<N>,
@@ -173,12 +175,12 @@ impl<N: Net> TcpRelay<N> {
         true
     }
 
-    /// Returns true if a peer from the queue of input is connected, and may be read.
+    /// Returns true if a peer from the input queue is connected, and may be read.
     pub(crate) fn take_postponed(&mut self, connection: ConnectionId) -> bool {
         self.peers.get_mut(connection).is_some_and(|peer| peer.postponement.end())
     }
 
-    /// Returns true for a peer in the queue of input.
+    /// Returns true for a peer in the input queue.
     pub(crate) fn waits(&self, connection: ConnectionId) -> bool {
         self.peers.get(connection).is_some_and(|peer| peer.postponement.waits())
     }
@@ -191,7 +193,7 @@ impl<N: Net> TcpRelay<N> {
         connection: ConnectionId,
     ) {
         if self.peer_to_client(cx, streams, id, connection) == Moved::SourceBroken {
-            // Earlier bytes go as far as the client takes them.
+            // Earlier bytes are sent if the client accepts output.
             streams.write(cx, id);
             streams.close(cx, id, StreamEnd::PeerBroken);
         }
@@ -232,7 +234,7 @@ impl<N: Net> TcpRelay<N> {
         Moved::Bytes
     }
 
-    /// Writes bytes of a client to its peer.
+    /// Writes bytes of a client to the client's peer.
     fn pass_to_peer(
         &mut self,
         (server, observer): (&mut Server, &Observer),
@@ -256,7 +258,7 @@ impl<N: Net> TcpRelay<N> {
         Moved::Bytes
     }
 
-    /// Forwards the ends of directions whose bytes are all forwarded, and waits for the next
+    /// Forwards the end of each direction after all bytes are forwarded, and waits for the next
     /// readiness.
     pub(crate) fn update(
         &mut self,
@@ -303,10 +305,10 @@ impl<N: Net> TcpRelay<N> {
         }
     }
 
-    /// Closes the peer's side of a pipe whose client's connection is closed.
+    /// Closes the peer's connection of a pipe after the client's connection was closed.
     pub(crate) fn client_closed(&mut self, cx: &mut Context<N>, connection: ConnectionId) {
         cx.server.connection_ended(connection);
-        // With a reset if bytes are missing.
+        // A reset is sent if bytes are missing.
         if let Some(peer) = self.peers.remove(connection)
             && !peer.is_done()
         {

@@ -8,18 +8,18 @@ use crate::context::{Connections, Context, Output};
 use crate::io::{Net, UdpIo as _};
 use crate::report::Sent;
 
-/// Empties the error queue of a relay socket, and reports its errors to the clients.
+/// Empties the error queue of a relay socket, and reports the errors to the clients.
 pub(crate) fn serve_error_queue<N: Net>(
     cx: &mut Context<N>,
     clients: &mut impl Connections<N>,
     number: RelayId,
 ) {
     let Context { rx, egress, server, sockets, observer, reply, now, .. } = cx;
-    // Closed since it was reported.
+    // The socket may have been closed after the report.
     let Some(from) = sockets.relay(number) else { return };
     let sharing = sockets.relays_of(number);
     let outcome = from.socket.take_errors(|error| {
-        // Errors of this host were returned by the send call already.
+        // The send call has already returned errors of this host.
         let Some(icmp) = error.icmp else { return };
         observer.count(Series::IcmpErrors, 1);
         let relay = match sharing {

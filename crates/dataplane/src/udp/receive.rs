@@ -1,4 +1,4 @@
-//! Batches of datagrams, passed to the server one at a time.
+//! Receives batches of datagrams, and passes each datagram to the server.
 
 use std::ops::Range;
 
@@ -24,8 +24,8 @@ pub(crate) struct DtlsDatagram {
     pub(crate) datagram: Datagram,
 }
 
-/// Receives one batch at a listener. Datagrams for DTLS are appended to `dtls`, if there is one;
-/// others are dropped where `only_dtls` is served. Returns true if more may wait.
+/// Receives one batch at a listener. DTLS datagrams are appended to `dtls`, if present. With
+/// `only_dtls` all other datagrams are dropped. Returns true if more may wait.
 pub(crate) fn receive_from_clients<N: Net>(
     cx: &mut Context<N>,
     id: SocketId,
@@ -75,7 +75,8 @@ pub(crate) fn receive_from_clients<N: Net>(
                     }
                 }
                 Verdict::ToPeer { .. } => {
-                    // Other packets, and clients in turn, say nothing of a program with routes.
+                    // Other packets, and clients that alternate, provide no evidence about a
+                    // program with routes.
                     if is_alike {
                         arrivals.passed();
                     }
@@ -95,8 +96,8 @@ pub(crate) fn receive_from_clients<N: Net>(
     more
 }
 
-/// Returns the flow of an answer from another address of the server (RFC 5780). `None`: the address
-/// could not be bound when the server started, which was logged then.
+/// Returns the flow of an answer from another address of the server (RFC 5780). Returns `None` if
+/// the address could not be bound at the start of the server, as logged then.
 fn flow_from<N: Net>(sockets: &Sockets<N>, from: ServerAddr, to: ClientAddr) -> Option<Flow> {
     let (id, listener) = sockets.listener_at(from)?;
     Some(listener.flow(id, to, from.ip(), IpMeta::DEFAULT))
@@ -104,8 +105,8 @@ fn flow_from<N: Net>(sockets: &Sockets<N>, from: ServerAddr, to: ClientAddr) -> 
 
 /// Receives one batch at a relay socket. Returns true if more may wait.
 ///
-/// Datagrams of the ring are served first that entered it before: the kernel fills it again with a
-/// peer's datagrams after those in the socket have been received.
+/// Earlier datagrams in the ring are served before the batch. The kernel adds a peer's further
+/// datagrams to the ring only after the worker has received the batch from the socket.
 pub(crate) fn receive_from_peers<N: Net>(
     cx: &mut Context<N>,
     clients: &mut impl Connections<N>,
@@ -164,7 +165,7 @@ pub(crate) fn receive_from_peers<N: Net>(
     more
 }
 
-/// Sends a peer's datagram to a client by a listener, from the receive batch. Returns false for
+/// Sends a peer's datagram from the receive batch to a client of a listener. Returns false for
 /// other verdicts.
 fn to_listener<N: Net>(
     egress: &mut Egress,
@@ -193,7 +194,7 @@ struct Intake<'a> {
 }
 
 impl Intake<'_> {
-    /// Receives and counts one batch, and returns the indices of its messages.
+    /// Receives and counts one batch, and returns the indices of the messages.
     fn receive(&mut self, leg: Leg, socket: &impl UdpIo, losses: &Losses) -> Range<usize> {
         let Self { rx, observer, now } = self;
         let (datagrams, bytes) = (rx.stats().datagrams, rx.stats().bytes);
@@ -204,7 +205,7 @@ impl Intake<'_> {
         });
         observer.count(Series::Packets(leg), rx.stats().datagrams - datagrams);
         observer.count(Series::Bytes(leg), rx.stats().bytes - bytes);
-        // The last message carries the sum of all losses before it.
+        // The last message contains the sum of all earlier losses.
         let lost = messages.clone().last().map_or(0, |last| {
             let message = rx.message(last);
             losses.since(message.kernel_drops)

@@ -1,4 +1,4 @@
-//! Commands of the server, carried out by the parts, and its notices, counted and logged.
+//! Executes the server's commands through the parts, and counts and logs the server's notices.
 
 use std::io;
 
@@ -18,16 +18,16 @@ use crate::stream::PipeEvent;
 use crate::workers::WorkerMessage;
 
 impl<N: Net> Worker<N> {
-    /// Carries out everything that follows from packets and events: commands, notices, moves.
-    /// Answers are sent with the other datagrams of this turn.
+    /// Completes all effects of packets and events: executes commands, reports notices, and moves
+    /// allocations. Answers are sent with the other datagrams of this iteration.
     pub(super) fn settle(&mut self) {
         loop {
             self.settle_pipes();
             self.serve_queued();
             let Some(command) = self.cx.server.poll_command() else { break };
             if matches!(command, Command::SetRoute(_)) {
-                // Packets until now, such as the first of a channel and queued ones, leave before
-                // those that the kernel relays.
+                // Earlier packets, such as queued packets and the first packet of a channel, are
+                // sent before the packets that the kernel relays.
                 self.cx.flush();
             }
             if let Some(event) = self.carry_out(command) {
@@ -49,7 +49,7 @@ impl<N: Net> Worker<N> {
     fn note(&mut self, mut notice: Notice) {
         let Self { cx, offload, handover, .. } = self;
         if let Notice::AllocationEnded(record) = &mut notice {
-            // Before the commit a session record would be wrong after a rollback.
+            // Before the commit, a session record would be wrong after a rollback.
             if let Phase::Importing(import) = &mut handover.phase {
                 import.ended.insert(record.id, record.clone());
                 return;
@@ -64,10 +64,10 @@ impl<N: Net> Worker<N> {
         cx.observer.note(cx.now.instant, &notice);
     }
 
-    /// Passes an event to the server, and sends its answer to the client that waited for it.
+    /// Passes an event to the server, and sends the waiting client the resulting answer.
     pub(super) fn hand_in(&mut self, event: Event) {
         let Self { cx, streams, dtls, .. } = self;
-        // An Allocate is answered when its last relay socket is open.
+        // An Allocate gets the response when the last relay socket is open.
         let (since, opened) = if let Event::RelayOpened { pending, relay, .. } = &event {
             (cx.server.waits_since(*pending), Some(*relay))
         } else {
@@ -78,7 +78,7 @@ impl<N: Net> Worker<N> {
             cx.own_relays(relay);
         }
         if let Some(since) = since.filter(|_| !answer.error) {
-            // Opening sockets takes most of the time, within this turn.
+            // Opening sockets takes most of the time, within this iteration.
             let took = cx.net.instant().saturating_since(since);
             cx.observer.record_time(Histogram::Allocate, took);
         }
@@ -94,7 +94,7 @@ impl<N: Net> Worker<N> {
 
     fn settle_pipes(&mut self) {
         let Self { cx, streams, tcp_relay, .. } = self;
-        // Before the commit the peer's connection belongs to the predecessor.
+        // Before the commit, the peer's connection belongs to the predecessor.
         while !streams.is_before_commit()
             && let Some(event) = streams.pop_pipe_event()
         {
@@ -133,7 +133,7 @@ impl<N: Net> Worker<N> {
                 return Some(Event::RelayOpened { pending, relay, result });
             }
             Command::CloseRelay { relay } => {
-                // Datagrams to be sent by it may be gathered.
+                // Some gathered datagrams may leave through this socket.
                 cx.flush();
                 cx.sockets.close_relay(relay);
                 self.tcp_relay.close_relay(relay);
@@ -158,7 +158,7 @@ impl<N: Net> Worker<N> {
                 let asked = self.send_message(worker, WorkerMessage::Ask(question));
                 return asked.is_err().then(|| Event::WorkerAnswered(Box::new(unanswered)));
             }
-            // The server asks again for an allocation whose message is lost.
+            // The server repeats the command for an allocation if the message is lost.
             Command::Fetch { worker, fetch } => {
                 drop(self.send_message(worker, WorkerMessage::Fetch(fetch)));
             }
@@ -186,7 +186,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves packets that waited for their allocations, oldest first.
+    /// Serves packets that have waited for their allocations, oldest first.
     fn serve_queued(&mut self) {
         while let Some(packet) = self.cx.server.poll_queued() {
             self.serve_queued_packet(&packet);
@@ -202,7 +202,7 @@ impl<N: Net> Worker<N> {
         }
         let mut clients = Clients { streams, dtls };
         if *has_waited {
-            // Its fate is counted; this is its answer.
+            // The fate of the packet is already counted, so the reply is a late answer.
             if let Verdict::Reply { len, error } = verdict {
                 let sent = if error { Sent::LateError } else { Sent::LateSuccess };
                 cx.answer(&mut clients, Answer { to: *path, len, error, held: false }, sent);
@@ -231,7 +231,7 @@ fn open_relay<N: Net>(
             return OpenRelayError::PortTaken;
         }
         if error.kind() == io::ErrorKind::AddrNotAvailable {
-            // The watch of the host's addresses logs it.
+            // The monitor of the host's addresses logs the missing address.
             return OpenRelayError::AddressAbsent;
         }
         let details = format_args!("{at}: {error}");

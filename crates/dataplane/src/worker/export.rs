@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! predecessor                                successor
-//! snapshots while it serves              --> import
-//! pause: nothing is received from here on
-//! export: everything else                --> import
+//! snapshots while serving                --> import
+//! pause: receives nothing from now on
+//! export: remaining state                --> import
 //! last_progress: of the kernel path      --> set_progress
-//!                                        <-- it is ready
+//!                                        <-- ready
 //! commit                                     commit_import
 //! ```
 //!
-//! Datagrams and bytes wait in the shared sockets. All clients are exported: the successor handles
-//! waiting requests, or this process refuses them. TLS handshakes are closed at the commit.
+//! During the pause, datagrams and bytes are queued in the sockets, which both processes share. All
+//! clients are exported. A waiting request is exported with the client's connection, or this
+//! process refuses the request. Connections in a TLS handshake are closed at the commit.
 
 use std::io;
 use std::mem::{replace, take};
@@ -29,9 +30,9 @@ use crate::report::Sent;
 use crate::snapshot::Export;
 
 impl<N: Net> Worker<N> {
-    /// Pauses the worker: messages of workers are served, and nothing else, until the
-    /// [commit](Self::commit) or [rollback](Self::roll_back). When all workers are paused and have
-    /// served the messages, each can [export](Self::export).
+    /// Pauses the worker until the [commit](Self::commit) or [rollback](Self::roll_back). A paused
+    /// worker serves only messages of other workers. When all workers are paused and have served
+    /// these messages, each worker can [export](Self::export).
     pub fn pause(&mut self) {
         let (index, unsent) = match replace(&mut self.handover.phase, Phase::Serving) {
             Phase::Copying(copying) => copying.into_index(),
@@ -53,11 +54,12 @@ impl<N: Net> Worker<N> {
         self.handover.phase = Phase::Paused(Pause { index, unsent, streams, queued });
     }
 
-    /// Exports all connections, sessions and allocations without an earlier snapshot at the
-    /// successor, and all changes. The worker is [paused](Self::pause).
+    /// Exports all connections and sessions, the allocations without an earlier snapshot at the
+    /// successor, and all changes. The worker must be [paused](Self::pause).
     ///
     /// # Errors
-    /// No descriptors left, now or for an earlier snapshot: the worker serves.
+    /// The process has no descriptors left now, or had none for an earlier snapshot. The worker
+    /// serves again.
     pub fn export(&mut self) -> io::Result<Export<N::Descriptor>> {
         if !self.handover.is_paused() {
             return Err(io::Error::other("a worker could not send its snapshots"));
@@ -79,8 +81,8 @@ impl<N: Net> Worker<N> {
         Ok(export)
     }
 
-    /// Completes all waiting requests: each is refused, or stored in its connection. Returns the
-    /// packets of clients that move, oldest first.
+    /// Completes all waiting requests: each request is refused, dropped, or stored in the client's
+    /// connection. Returns the packets of moving clients, oldest first.
     fn end_waits(&mut self) -> Vec<QueuedPacket> {
         let mut queued = Vec::new();
         loop {
@@ -97,13 +99,13 @@ impl<N: Net> Worker<N> {
             }
             self.settle();
         }
-        // The newest was the first.
+        // The newest packet was the first.
         queued.reverse();
         queued
     }
 
-    /// Withdraws the routes of clients with connections, and relays the packets that these have
-    /// delivered.
+    /// Withdraws the routes of clients with connections, and relays the packets that these routes
+    /// have delivered.
     fn withdraw_routes_of_connections(&mut self) {
         self.cx.server.withdraw_all(|transport| transport != Transport::Udp);
         self.settle();
@@ -115,9 +117,9 @@ impl<N: Net> Worker<N> {
         self.send_gathered();
     }
 
-    /// Returns the progress of the allocations that the kernel has relayed for since the
-    /// [export](Self::export). If `ends`, their routes are withdrawn: the successor is about to
-    /// serve. Otherwise the kernel path continues without this process.
+    /// Returns the progress of the allocations whose data the kernel has relayed since the
+    /// [export](Self::export). If `ends` is true, the routes are withdrawn, because the successor
+    /// is about to serve. Otherwise the kernel path continues without this process.
     pub fn last_progress(&mut self, ends: bool) -> Vec<(AllocationId, Progress)> {
         let Phase::Paused(Pause { index, .. }) = &self.handover.phase else { return Vec::new() };
         let by_kernel: Vec<_> = index.ids().filter(|id| self.offload.relays(*id)).collect();
@@ -135,12 +137,12 @@ impl<N: Net> Worker<N> {
         by_kernel.into_iter().filter_map(progress).collect()
     }
 
-    /// Updates the counters of relayed data: the successor continues them.
+    /// Updates the counters of relayed data. The successor continues these counters.
     pub(super) fn count_traffic(&self) {
         self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
     }
 
-    /// Serves one iteration of a paused worker.
+    /// Runs one iteration of a paused worker.
     pub(super) fn rest(&mut self) {
         self.cx.net.rest();
         self.cx.now = self.cx.net.now();
@@ -151,7 +153,7 @@ impl<N: Net> Worker<N> {
         self.publish();
     }
 
-    /// Resumes after a failure of the successor, with everything as before the
+    /// Resumes after a failure of the successor, with the state from before the
     /// [pause](Self::pause).
     pub fn roll_back(&mut self) {
         let (streams, queued) = match &mut self.handover.phase {
@@ -192,7 +194,7 @@ impl<N: Net> Worker<N> {
         self.is_busy = true;
     }
 
-    /// Removes allocations of another process, and closes their sockets.
+    /// Removes allocations that another process has, and closes the allocations' sockets.
     pub(super) fn release(&mut self, index: &CopyIndex) {
         let Self { cx, tcp_relay, .. } = self;
         for id in index.ids() {

@@ -1,4 +1,4 @@
-//! Hand-over of a worker: its phase, and its recipients of snapshots.
+//! Hand-over of a worker: the phase, and the recipients of snapshots.
 
 use std::sync::mpsc::SyncSender;
 
@@ -13,27 +13,28 @@ use crate::io::Net;
 use crate::report::Condition;
 use crate::snapshot::Export;
 
-/// Hand-over of a worker.
+/// State of a worker's hand-over.
 #[derive(Debug)]
 pub(super) struct Handover<N: Net> {
     pub(super) phase: Phase<N>,
-    /// Snapshots for a keeper, sent in [`Phase::Serving`] and [`Phase::CopyFailed`] only.
+    /// Snapshots for a keeper. Snapshots are sent only in [`Phase::Serving`] and
+    /// [`Phase::CopyFailed`].
     keeper: Option<Copying<N>>,
-    /// Removed allocations, which the keeper may have.
+    /// Removed allocations that the keeper may still have.
     removed: Vec<AllocationId>,
 }
 
-/// Phase of a worker.
+/// Phase of a worker's hand-over.
 #[derive(Debug)]
 pub(super) enum Phase<N: Net> {
     /// Successor before the commit.
     Importing(Import<N>),
-    /// No other process is involved, apart from a keeper.
+    /// No other process is involved, except possibly a keeper.
     Serving,
-    /// Predecessor that serves: the successor gets snapshots.
+    /// Predecessor that serves and sends snapshots to the successor.
     Copying(Copying<N>),
-    /// Predecessor that serves, after an early end of the snapshots for the successor: an export
-    /// would lack later ends of allocations.
+    /// Predecessor that serves after a failure of the snapshots for the successor. An export is not
+    /// possible, because later ends of allocations would be missing.
     CopyFailed,
     /// Predecessor that does not serve, before the commit.
     Paused(Pause<N>),
@@ -54,7 +55,7 @@ impl<N: Net> Handover<N> {
         matches!(self.phase, Phase::Retired)
     }
 
-    /// Returns the active recipient.
+    /// Returns the snapshots for the active recipient.
     fn copying(&mut self) -> Option<&mut Copying<N>> {
         match &mut self.phase {
             Phase::Serving | Phase::CopyFailed => self.keeper.as_mut(),
@@ -63,7 +64,7 @@ impl<N: Net> Handover<N> {
         }
     }
 
-    /// Returns the import of a successor. The first call starts it.
+    /// Returns the import of a successor. The first call starts the import.
     pub(super) fn import(&mut self) -> &mut Import<N> {
         if !matches!(self.phase, Phase::Importing(_)) {
             self.phase = Phase::Importing(Import::default());
@@ -72,7 +73,7 @@ impl<N: Net> Handover<N> {
         import
     }
 
-    /// Notes removals by operators, or by an import. A keeper must not return these allocations.
+    /// Records removals by operators or by an import. A keeper must not return these allocations.
     pub(super) fn note_removed(&mut self, ids: impl IntoIterator<Item = AllocationId>) {
         // A keeper connects some time after an import.
         if self.keeper.is_some() || matches!(self.phase, Phase::Importing(_)) {
@@ -80,7 +81,7 @@ impl<N: Net> Handover<N> {
         }
     }
 
-    /// Serves, and resumes the snapshots for a keeper.
+    /// Changes to [`Phase::Serving`], and resumes the snapshots for a keeper.
     pub(super) fn serve(&mut self, server: &mut Server) {
         self.phase = Phase::Serving;
         match &mut self.keeper {
@@ -89,7 +90,7 @@ impl<N: Net> Handover<N> {
         }
     }
 
-    /// Retires: the keeper gets the snapshots of the successor.
+    /// Changes to [`Phase::Retired`]. The keeper now receives the snapshots of the successor.
     pub(super) fn retire(&mut self, server: &mut Server) {
         (self.phase, self.keeper) = (Phase::Retired, None);
         server.keep_changes(false);
@@ -109,7 +110,7 @@ impl<N: Net> Handover<N> {
             Recipient::Successor if is_serving || matches!(self.phase, Phase::Copying(_)) => {
                 self.phase = Phase::Copying(copying);
             }
-            // Dropped: the successor notices.
+            // The channel is dropped, which the successor detects.
             Recipient::Successor => return,
         }
         if is_serving || recipient == Recipient::Successor {
@@ -147,7 +148,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends removals by operators to the keeper immediately: they hold after a crash.
+    /// Sends removals by operators to the keeper immediately, so removed allocations do not return
+    /// after a crash.
     pub(super) fn send_removed(&mut self) {
         let Handover { keeper: Some(keeper), removed, .. } = &mut self.handover else { return };
         keeper.send_removed(self.cx.worker, removed);
@@ -165,8 +167,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends all changes to the keeper, and returns the allocations that it has. `None`: there is
-    /// no keeper, or changes are missing there.
+    /// Sends all changes to the keeper, and returns the allocations that the keeper has. Returns
+    /// `None` if no keeper is connected, or if the keeper lacks some changes.
     pub(super) fn send_last_copies(&mut self) -> Option<CopyIndex> {
         if matches!(self.handover.phase, Phase::Copying(_)) {
             self.end_copies();

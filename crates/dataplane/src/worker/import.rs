@@ -38,7 +38,7 @@ fn socket_of<N: Net>(
 }
 
 impl<N: Net> Worker<N> {
-    /// Starts an import from a predecessor with these settings of relay sockets.
+    /// Starts an import. `settings` are the settings of the predecessor's relay sockets.
     pub fn begin_import(&mut self, settings: RelaySettings) {
         self.streams.wait_for_commit();
         self.handover.import().settings = settings;
@@ -90,7 +90,7 @@ impl<N: Net> Worker<N> {
         self.send_expected();
     }
 
-    /// Tells other workers of clients that are expected there (RFC 8016).
+    /// Notifies other workers of clients that are expected there (RFC 8016).
     fn send_expected(&mut self) {
         for (worker, clients) in self.cx.server.expected_elsewhere(self.cx.now) {
             drop(self.send_message(worker, WorkerMessage::Expect(clients)));
@@ -115,12 +115,13 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Serves: the predecessor has committed. All workers have [finished](Self::finish_import)
-    /// their imports. `drains`: refuses new allocations. Returns the errors of the import.
+    /// Starts serving after the commit of the predecessor. All workers must have
+    /// [finished](Self::finish_import) their imports. If `drains` is true, new allocations are
+    /// refused. Returns the errors of the import.
     pub fn commit_import(&mut self, drains: bool) -> Vec<ImportError> {
         self.cx.now = self.cx.net.now();
         self.cx.server.drain(drains);
-        // Old snapshots in other workers may have been in the way until now.
+        // Old snapshots in other workers may have blocked these imports until now.
         if !self.handover.import().refused.is_empty() {
             self.retry_refused();
             self.send_expected();
@@ -128,7 +129,7 @@ impl<N: Net> Worker<N> {
         let import = std::mem::take(self.handover.import());
         let Import { reserved, refused, ended, queued, mut errors, .. } = import;
         let Self { cx, handover, .. } = self;
-        // A keeper has the predecessor's copies of them.
+        // A keeper has the predecessor's copies of these allocations.
         handover.note_removed(refused.keys().chain(ended.keys()).copied());
         handover.serve(&mut cx.server);
         for port in reserved {
@@ -145,19 +146,19 @@ impl<N: Net> Worker<N> {
         streams.resume(cx);
         tcp_relay.resume_all(cx, streams);
         self.settle();
-        // Clients are expected before their packets are read.
+        // Clients must be expected before their packets are read.
         self.serve_all_messages();
         self.serve_imported_packets(queued);
         errors
     }
 
-    /// Serves packets of clients that move, before all later ones.
+    /// Serves packets of moving clients, before all later packets.
     fn serve_imported_packets(&mut self, queued: Vec<PacketSnapshot>) {
         for packet in queued {
             let Self { cx, streams, dtls, .. } = self;
             match socket_of(&cx.sockets, (streams, dtls), &packet.five_tuple()) {
                 Some(socket) => self.serve_queued_packet(&packet.at(socket)),
-                // Without its listener the client has no allocation.
+                // A client without a listener has no allocation.
                 None => cx.egress.dropped(DropReason::NoAllocation),
             }
         }
@@ -174,7 +175,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Number of allocations.
+    /// Returns the number of allocations.
     pub(crate) fn allocations(&self) -> usize {
         self.cx.server.allocation_count()
     }
@@ -267,7 +268,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Removes an allocation, if imported, and returns its relays.
+    /// Removes an allocation, if imported, and returns the allocation's relays.
     fn revert_import(&mut self, id: AllocationId) -> Vec<ImportedRelay<N>> {
         let import = self.handover.import();
         import.ended.remove(&id);
@@ -291,7 +292,7 @@ impl<N: Net> Worker<N> {
     }
 }
 
-/// Error of a socket that does not belong to the relay.
+/// Returns the error for a socket that does not belong to the relay.
 fn invalid() -> io::Error {
     io::ErrorKind::InvalidData.into()
 }

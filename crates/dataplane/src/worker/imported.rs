@@ -12,41 +12,41 @@ use crate::snapshot::PacketSnapshot;
 use crate::sockets::{RelaySettings, RelaySocket};
 use crate::stream::StreamImportError;
 
-/// Error of an import: the allocation, connection or session has ended.
+/// Error of an import. The allocation, connection or session has ended.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ImportError {
-    /// Allocation.
+    /// An allocation was refused.
     #[error("{0}")]
     Allocation(AllocationImportError),
-    /// Connection of a client.
+    /// A client's connection was closed.
     #[error("connection of a client: {0}")]
     Connection(StreamImportError),
-    /// DTLS session of a client.
+    /// A client's DTLS session has ended.
     #[error("session of a client: {0}")]
     Session(SessionImportError),
-    /// Connection with a peer.
+    /// A connection with a peer was closed.
     #[error("connection with a peer: {0}")]
     Peer(StreamImportError),
 }
 
-/// State of an import. Until the commit the allocations may change in the predecessor.
+/// State of an import. Until the commit, the allocations may change in the predecessor.
 #[derive(Debug)]
 pub(super) struct Import<N: Net> {
-    /// Relays of imported allocations, with both names.
+    /// Relays of imported allocations, with the names in both processes.
     pub(super) relays: BTreeMap<AllocationId, [Option<Renamed>; 2]>,
     /// Refused allocations.
     pub(super) refused: BTreeMap<AllocationId, RefusedAllocation<N>>,
-    /// Records of allocations that have ended here, told after the commit. A later snapshot of
-    /// an allocation removes its record.
+    /// Records of imported allocations that have ended in this process. The records are reported
+    /// after the commit. A later snapshot of an allocation removes the allocation's record.
     pub(super) ended: BTreeMap<AllocationId, Box<AllocationRecord>>,
     pub(super) errors: Vec<ImportError>,
     /// Reserved ports.
     pub(super) reserved: Vec<ReservedPort>,
-    /// Progress of the last snapshot.
+    /// Progress in the last snapshot.
     pub(super) progress: Vec<(AllocationId, Progress)>,
-    /// Counted losses of the last snapshot.
+    /// Counted losses in the last snapshot.
     pub(super) losses: Vec<(SocketAddr, u32)>,
-    /// Packets of clients that move, oldest first.
+    /// Packets of moving clients, oldest first.
     pub(super) queued: Vec<PacketSnapshot>,
     /// Settings of the relay sockets in the predecessor.
     pub(super) settings: RelaySettings,
@@ -57,7 +57,7 @@ pub(super) struct RefusedAllocation<N: Net> {
     pub(super) error: AllocationImportError,
     pub(super) state: Vec<u8>,
     pub(super) relays: Vec<ImportedRelay<N>>,
-    /// Progress since its snapshot.
+    /// Progress since the snapshot of the allocation.
     pub(super) progress: Option<Progress>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct RefusedAllocation<N: Net> {
 pub(super) struct ImportedRelay<N: Net> {
     pub(super) relay: RelayId,
     pub(super) at: SocketAddr,
-    /// Own socket.
+    /// Dedicated socket of the relay. `None` if the relay shares a socket.
     pub(super) socket: Option<ImportedSocket<N>>,
 }
 

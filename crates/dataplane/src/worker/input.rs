@@ -1,4 +1,4 @@
-//! Input of connections and of crowded relays, within the time that an iteration has for it.
+//! Input of connections and crowded relays, within the time limit of an iteration.
 
 use std::mem;
 
@@ -13,8 +13,8 @@ use crate::stream::ReadNext;
 use crate::tcp_relay::Readiness;
 
 impl<N: Net> Worker<N> {
-    /// Reads connections and crowded relays while this iteration has time. If some wait, all are
-    /// sorted by the queue.
+    /// Reads connections and crowded relays while this iteration has time. If some sources wait
+    /// already, all sources are queued and served in the queue's order.
     pub(super) fn serve_input(&mut self) {
         let some_wait = !self.cx.input.is_empty();
         for index in 0.. {
@@ -46,7 +46,7 @@ impl<N: Net> Worker<N> {
         self.serve_postponed(if some_wait { self.cx.input.len() } else { 0 });
     }
 
-    /// Serves so many sources of the queue, each once, while this iteration has time.
+    /// Serves up to `number` sources of the queue, each once, while this iteration has time.
     fn serve_postponed(&mut self, number: usize) {
         let mut has_output = false;
         for _ in 0..number {
@@ -69,7 +69,7 @@ impl<N: Net> Worker<N> {
                 }
                 InputSource::Relay(relay) => {
                     if mem::take(&mut has_output) {
-                        // Responses to others do not wait for a crowd.
+                        // Responses to other clients do not wait for a crowd.
                         self.send_gathered();
                     }
                     if self.cx.sockets.take_postponed_relay(&self.cx.net, relay) {
@@ -87,7 +87,7 @@ impl<N: Net> Worker<N> {
                     self.cx.sockets.ignore_postponed_relay(&self.cx.net, relay);
                 }
                 InputSource::Relay(_) => {}
-                // Ignored since it waits.
+                // Not read while the connection waits in the queue.
                 InputSource::Peer(_) => {}
             }
         }
@@ -116,7 +116,7 @@ impl<N: Net> Worker<N> {
         self.settle();
     }
 
-    /// Reads a connection of a client: once, or while TLS holds more.
+    /// Reads a client's connection: once, or repeatedly while TLS has more data.
     fn read_stream(&mut self, id: SocketId) {
         let most = self.cx.input.spent() + INPUT_PER_CONNECTION;
         let mut next = ReadNext::Again;

@@ -1,6 +1,8 @@
-//! Messages of other workers: ConnectionBinds for peers' connections here (RFC 6062), and clients
-//! that move (RFC 8016; see `worker_move.rs` of `turn_proto`). A full queue is an answer, too, and
-//! an allocation that cannot leave stays.
+//! Messages of other workers: ConnectionBinds for peers' connections of this worker (RFC 6062), and
+//! moving clients (RFC 8016; see `worker_move.rs` of `turn_proto`).
+//!
+//! If a queue is full, the client of a ConnectionBind gets an error response. An allocation that
+//! cannot be moved remains at this worker.
 
 use control::StreamEnd;
 use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch, Renamed};
@@ -15,18 +17,18 @@ use crate::stream::Stream;
 use crate::workers::{MovedSockets, WorkerMessage};
 
 impl<N: Net> Worker<N> {
-    /// Serves messages of other workers.
+    /// Serves some messages of other workers.
     pub(super) fn serve_messages(&mut self) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(message) = self.messages.take() else { return };
             self.serve_message(message);
             self.settle();
         }
-        // More may wait.
+        // More messages may wait.
         self.is_busy = true;
     }
 
-    /// Serves all messages that wait.
+    /// Serves all waiting messages.
     pub(super) fn serve_all_messages(&mut self) {
         while let Some(message) = self.messages.take() {
             self.serve_message(message);
@@ -37,7 +39,8 @@ impl<N: Net> Worker<N> {
     fn serve_message(&mut self, message: WorkerMessage<N>) {
         match message {
             WorkerMessage::Bind(stream, request) => self.bind(stream, request),
-            // Nothing changes any more. The other worker asks again, or pauses as well.
+            // Nothing changes during the pause. The other worker repeats the message, or pauses as
+            // well.
             WorkerMessage::Ask(_) | WorkerMessage::Answer(_) | WorkerMessage::FetchFailed(_)
                 if self.handover.is_paused() => {}
             WorkerMessage::Fetch(fetch) if self.handover.is_paused() => {
@@ -46,7 +49,8 @@ impl<N: Net> Worker<N> {
             WorkerMessage::Ask(question) => {
                 let answer = self.cx.server.answer_worker(self.cx.now, *question);
                 self.settle();
-                // If it is lost the other worker asks again, and gets the same answer.
+                // If the answer is lost, the other worker repeats the question and gets an equal
+                // answer.
                 let asker = answer.asker();
                 drop(self.send_message(asker, WorkerMessage::Answer(Box::new(answer))));
             }
@@ -67,7 +71,11 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Sends a message to another worker; it is returned if that fails.
+    /// Sends a message to another worker.
+    ///
+    /// # Errors
+    /// The message is returned if the worker does not exist or has stopped, or if the queue is
+    /// full.
     pub(super) fn send_message(
         &mut self,
         to: WorkerId,
@@ -81,7 +89,7 @@ impl<N: Net> Worker<N> {
         sent
     }
 
-    /// Takes a ConnectionBind, with its connection, to the worker that has the peer's.
+    /// Passes a ConnectionBind with the client's connection to the worker of the peer's connection.
     pub(super) fn bind_at_owner(&mut self, request: Box<BindRequest>) {
         let id = request.path().socket;
         let Some(stream) = self.streams.take(&mut self.cx, id) else { return };
@@ -100,7 +108,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Answers a ConnectionBind, and pipes its connection to the peer's.
+    /// Responds to a ConnectionBind, and pipes the client's connection to the peer's.
     fn bind(&mut self, stream: Box<Stream<N>>, mut request: Box<BindRequest>) {
         let Self { cx, streams, dtls, tcp_relay, .. } = self;
         let Some(id) = streams.adopt(cx, stream, &mut request) else { return };
@@ -116,15 +124,15 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Moves an allocation to the worker of its client.
+    /// Moves an allocation to the worker of the allocation's client.
     pub(super) fn move_allocation(&mut self, fetch: Fetch) {
         if !self.cx.server.withdraw(self.cx.now, &fetch) {
             drop(self.send_message(fetch.asker, WorkerMessage::FetchFailed(fetch)));
             return;
         }
-        // Routes end first: their counters are credited here.
+        // Routes are removed first: this worker credits the routes' last counters.
         self.settle();
-        // Datagrams of theirs in the ring are for its client.
+        // Datagrams of these routes in the ring are for the client at this worker.
         for _ in 0..RING_ROUNDS_PER_TURN {
             if !self.receive_from_ring() {
                 break;
@@ -140,7 +148,7 @@ impl<N: Net> Worker<N> {
             }
             return;
         };
-        // Datagrams to be sent by its sockets may be gathered.
+        // Some gathered datagrams may leave through these sockets.
         self.cx.flush();
         let sockets: MovedSockets<N> = relays
             .into_iter()
@@ -159,8 +167,9 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Gives relays sockets of their own, if they have none. What has come to a shared one is for
-    /// the client here. Returns false if there are no descriptors left: the allocation stays.
+    /// Opens dedicated sockets for those `relays` that share a socket. Datagrams that the shared
+    /// socket has received already are for the client at this worker. Returns false if no
+    /// descriptors are left: the allocation does not move.
     pub(super) fn part_from_shared_sockets(&mut self, relays: &[RelayId]) -> bool {
         for relay in relays {
             let Context { sockets, net, observer, now, .. } = &mut self.cx;
@@ -182,7 +191,8 @@ impl<N: Net> Worker<N> {
         true
     }
 
-    /// Keeps an allocation that could not leave, or ends it if its `sockets` could not be kept.
+    /// Restores an allocation after a failed move. If `sockets` is false, relay sockets were lost,
+    /// and the allocation is terminated.
     pub(super) fn keep(&mut self, departure: Departure, sockets: bool) {
         let (cx, id) = (&mut self.cx, departure.allocation());
         cx.server.take_back(cx.now, departure);
@@ -196,7 +206,7 @@ impl<N: Net> Worker<N> {
         self.settle();
     }
 
-    /// Adopts an allocation.
+    /// Adopts an allocation of another worker.
     fn arrive(&mut self, departure: Departure, mut sockets: MovedSockets<N>) {
         let (cx, id) = (&mut self.cx, departure.allocation());
         let mut kept = true;
@@ -212,7 +222,7 @@ impl<N: Net> Worker<N> {
             cx.own_relays(to);
         }
         if !kept {
-            // Its peers could not be received.
+            // Datagrams of the allocation's peers could not be received.
             cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
         }
     }

@@ -1,4 +1,4 @@
-//! State of a paused worker, and its export.
+//! State of a paused worker, and the export of this state.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -15,13 +15,13 @@ use crate::stream::ExportedStream;
 /// State of a paused worker.
 #[derive(Debug)]
 pub(super) struct Pause<N: Net> {
-    /// Allocations of the successor.
+    /// Allocations that the successor has.
     pub(super) index: CopyIndex,
     /// Snapshot that was not sent before the pause.
     pub(super) unsent: Option<Export<N::Descriptor>>,
     /// Exported connections.
     pub(super) streams: Vec<ExportedStream<N>>,
-    /// Exported packets of clients that move, oldest first.
+    /// Exported packets of moving clients, oldest first.
     pub(super) queued: Vec<QueuedPacket>,
 }
 

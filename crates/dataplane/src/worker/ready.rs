@@ -1,4 +1,4 @@
-//! Readiness that one wait reported, by kinds of sockets.
+//! Ready sockets of one wait, sorted by kind.
 
 use linux_net::Event;
 use turn_types::{ConnectionId, RelayId, SocketId};
@@ -7,34 +7,34 @@ use crate::limits::SOCKETS_PER_TURN;
 use crate::tcp_relay::Readiness;
 use crate::token::Token;
 
-/// Ready sockets of one turn.
+/// Ready sockets of one iteration.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// Listeners with datagrams; `true` until one has given all it had.
+    /// Listeners with datagrams. The flag is true until the listener is empty.
     listeners: Vec<(SocketId, bool)>,
-    /// Relay sockets with datagrams, likewise.
+    /// Relay sockets with datagrams. The flag is true until the socket is empty.
     relays: Vec<(RelayId, bool)>,
     /// Crowded relay sockets with datagrams.
     crowded: Vec<RelayId>,
-    /// Relay sockets with a filled error queue.
+    /// Relay sockets with a nonempty error queue.
     failed: Vec<RelayId>,
-    /// Clients' connections with input, an end or an error.
+    /// Clients' connections with input, end of input or an error.
     readable: Vec<SocketId>,
-    /// Clients' connections that take output.
+    /// Clients' connections that accept output.
     writable: Vec<SocketId>,
     /// Acceptors with waiting connections.
     acceptors: Vec<u32>,
     /// Connections with peers.
     peers: Vec<(ConnectionId, Readiness)>,
-    /// Number of events of the last report.
+    /// Number of events in the last report.
     reported: usize,
-    /// Number of events of all reports, except input that the fair queue sorts.
+    /// Number of events in all reports, except input that the fair queue schedules.
     others: usize,
-    /// The first event: the kernel reports it again after all others.
+    /// Token of the first event. The kernel reports the same socket again after all others.
     first: Option<u64>,
-    /// A report was full.
+    /// True if a report was full.
     is_full: bool,
-    /// The reports have all that is ready.
+    /// True if the reports contain all ready sockets.
     is_complete: bool,
 }
 
@@ -58,7 +58,7 @@ impl Ready {
         }
     }
 
-    /// Begins the next report.
+    /// Clears everything for the next iteration.
     pub(super) fn clear(&mut self) {
         (self.reported, self.others, self.first) = (0, 0, None);
         (self.is_full, self.is_complete) = (false, false);
@@ -72,7 +72,7 @@ impl Ready {
         self.peers.clear();
     }
 
-    /// Adds an event, in the order of the report.
+    /// Adds an event. Events must be added in report order.
     pub(super) fn add(&mut self, event: Event, is_crowded: impl FnOnce(RelayId) -> bool) {
         self.reported += 1;
         self.is_full |= self.reported >= SOCKETS_PER_TURN;
@@ -81,10 +81,10 @@ impl Ready {
             return;
         }
         self.first.get_or_insert(event.token);
-        // Reading returns errors and ends as well.
+        // Reading returns errors and ends of input as well.
         let has_input = event.readable || event.error || event.hangup;
         match Token::of(event.token) {
-            // Served in every turn.
+            // The ring is served in every iteration.
             Token::Ring => self.others += 1,
             // A receive call also clears a pending error of the socket.
             Token::Listener(id) => {
@@ -124,22 +124,23 @@ impl Ready {
         }
     }
 
-    /// Ends the report. When more is ready than one report holds, the kernel reports one socket
-    /// after the other: with many busy relays a listener would have its turn among hundreds, so all
-    /// `listeners` have one now.
+    /// Completes the reports of this iteration. After a full report, all `listeners` are added. The
+    /// kernel reports ready sockets one after the other, so a listener would otherwise wait for
+    /// hundreds of busy relays.
     pub(super) fn complete(&mut self, listeners: usize) {
         if self.is_full() {
             self.add_listeners(u32::try_from(listeners).unwrap_or(u32::MAX));
         }
     }
 
-    /// Returns true if more sockets may be ready than one report holds.
+    /// Returns true if more sockets may be ready than one report contains.
     pub(super) const fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Starts another report after a full one. An iteration has one report of other sockets: they
-    /// are served in the order of the reports.
+    /// Starts another report after a full report. Returns false if no further report is needed.
+    /// Only sources of the fair queue get further reports. Other sockets get one report per
+    /// iteration, because they are served in report order.
     pub(super) fn begin_report(&mut self) -> bool {
         let is_full = self.reported >= SOCKETS_PER_TURN;
         self.reported = 0;
@@ -154,12 +155,12 @@ impl Ready {
         }
     }
 
-    /// Returns the number of rounds in which every socket has its turn.
+    /// Returns the number of rounds after which every socket was served.
     pub(super) fn rounds(&self) -> usize {
         self.listeners.len().max(self.relays.len())
     }
 
-    /// Returns the listener of this round: they take turns until they are empty.
+    /// Returns the listener to serve in this round. Listeners alternate until they are empty.
     pub(super) fn listener(&self, round: usize) -> Option<SocketId> {
         let index = round.checked_rem(self.listeners.len())?;
         let (id, more) = self.listeners[index];
@@ -173,7 +174,7 @@ impl Ready {
         }
     }
 
-    /// Returns the relay of this round.
+    /// Returns the relay to serve in this round.
     pub(super) fn relay(&self, round: usize) -> Option<RelayId> {
         self.relays.get(round).map(|(relay, _)| *relay)
     }
@@ -185,14 +186,14 @@ impl Ready {
         }
     }
 
-    /// Drops the empty ones; false if none is left.
+    /// Removes empty sockets. Returns false if no sockets remain.
     pub(super) fn keep_unfinished(&mut self) -> bool {
         self.listeners.retain(|(_, more)| *more);
         self.relays.retain(|(_, more)| *more);
         self.rounds() > 0
     }
 
-    /// Returns the `index`-th relay with a filled error queue.
+    /// Returns the `index`-th relay with a nonempty error queue.
     pub(super) fn failed(&self, index: usize) -> Option<RelayId> {
         self.failed.get(index).copied()
     }
@@ -202,7 +203,7 @@ impl Ready {
         self.readable.get(index).copied()
     }
 
-    /// Returns the `index`-th client's connection that takes output.
+    /// Returns the `index`-th client's connection that accepts output.
     pub(super) fn writable(&self, index: usize) -> Option<SocketId> {
         self.writable.get(index).copied()
     }
@@ -212,7 +213,7 @@ impl Ready {
         self.crowded.get(index).copied()
     }
 
-    /// Returns the `index`-th connection with a peer: has input, takes output.
+    /// Returns the `index`-th connection with a peer, and the readiness of the connection.
     pub(super) fn peer(&self, index: usize) -> Option<(ConnectionId, Readiness)> {
         self.peers.get(index).copied()
     }
@@ -262,10 +263,10 @@ mod tests {
         assert_eq!(served, [0, 0, 1, 1, 2]);
     }
 
-    /// First relay of a client with many.
+    /// First relay of a client with many relays.
     const CROWDED: u64 = 1000;
 
-    /// Events of all reports of one iteration, for a kernel that has these sockets in a ring.
+    /// Simulates all reports of one iteration, for a kernel that reports these sockets cyclically.
     fn gathered(ring: &[Token], writable: bool) -> (Ready, usize) {
         let (mut ready, mut reports, mut next) = (Ready::new(), 0, 0);
         loop {
@@ -299,7 +300,7 @@ mod tests {
         let relays: Vec<_> = (0..900).map(|id| Token::Relay(RelayId(CROWDED + id))).collect();
         let (ready, _) = gathered(&relays, false);
         assert_eq!((ready.crowded.len(), ready.relays.len()), (900, 0));
-        // Others are served in the order of one report.
+        // Other sockets are served in the order of one report.
         assert_eq!(gathered(&streams(900), true).1, 1);
         assert_eq!(gathered(&peers, true).1, 1);
         let relays: Vec<_> = (0..900).map(|id| Token::Relay(RelayId(id))).collect();

@@ -1,4 +1,4 @@
-//! Requests of the control plane, between two batches.
+//! Requests of the control plane, served between two batches.
 
 use control::{Request, Session, SessionFilter};
 use turn_proto::{AllocationPeers, AllocationRecord, Event};
@@ -9,19 +9,19 @@ use crate::io::Net;
 use crate::limits::REQUESTS_PER_TURN;
 
 impl<N: Net> Worker<N> {
-    /// Serves requests.
+    /// Serves requests of the control plane.
     pub(super) fn serve_requests(&mut self) {
         for _ in 0..REQUESTS_PER_TURN {
             let Some(request) = self.inbox.take() else { return };
             self.serve_request(request);
         }
-        // More may wait.
+        // More requests may wait.
         self.is_busy = true;
     }
 
     fn serve_request(&mut self, request: Request) {
         let now = self.cx.now;
-        // The successor has the allocations: an empty answer would be wrong.
+        // The successor has the allocations, so an empty response would be wrong.
         let is_own = matches!(
             request,
             Request::Refusals { .. } | Request::CountTraffic { .. } | Request::Stop
@@ -76,7 +76,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Returns sessions with the kernel's counters up to this moment.
+    /// Returns sessions with up-to-date counters of the kernel.
     fn list(&mut self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
         let server = &self.cx.server;
         let taken = server

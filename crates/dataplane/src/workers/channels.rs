@@ -1,4 +1,4 @@
-//! Bounded queues of messages, one for each worker.
+//! Bounded queues of messages, with one queue per worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct WorkerEndpoint<N: Net = Kernel> {
 }
 
 impl<N: Net> WorkerEndpoint<N> {
-    /// Makes the queues of one worker; `wake` is called for each new entry.
+    /// Creates the queues of one worker. `wake` is called for each new entry.
     #[must_use]
     pub fn new(net: N, wake: Arc<dyn Wake>) -> (Mailbox, Self) {
         let (mailbox, inbox) = control::mailbox(MAILBOX_CAPACITY, Arc::clone(&wake));
@@ -32,14 +32,14 @@ impl<N: Net> WorkerEndpoint<N> {
     }
 }
 
-/// Messages of other workers.
+/// Receiver of other workers' messages.
 #[derive(Debug)]
 pub(crate) struct WorkerReceiver<N: Net>(Receiver<WorkerMessage<N>>);
 
 impl<N: Net> WorkerReceiver<N> {
     /// Takes the next message.
     pub(crate) fn take(&self) -> Option<WorkerMessage<N>> {
-        // It fails for an empty queue alone: the worker holds a sender of its own.
+        // The call fails only for an empty queue, because the worker itself has a sender.
         self.0.try_recv().ok()
     }
 }
@@ -55,7 +55,7 @@ impl<N: Net> Clone for WorkerSender<N> {
     }
 }
 
-/// Sending ends of all workers, in the order of their ids.
+/// Sending ends of all workers, sorted by worker id.
 pub struct WorkerChannels<N: Net = Kernel>(Arc<[WorkerSender<N>]>);
 
 impl<N: Net> Clone for WorkerChannels<N> {
@@ -65,7 +65,7 @@ impl<N: Net> Clone for WorkerChannels<N> {
 }
 
 impl<N: Net> WorkerChannels<N> {
-    /// Returns the channels to the workers of these endpoints, in the order of their ids.
+    /// Returns the channels to the workers of these endpoints, which must be sorted by worker id.
     pub fn to<'a>(endpoints: impl IntoIterator<Item = &'a WorkerEndpoint<N>>) -> Self {
         Self(endpoints.into_iter().map(|endpoint| endpoint.sender.clone()).collect())
     }
@@ -73,7 +73,8 @@ impl<N: Net> WorkerChannels<N> {
     /// Sends a message.
     ///
     /// # Errors
-    /// The message: there is no such worker, it has stopped, or its queue is full.
+    /// The message is returned if the worker does not exist or has stopped, or if the queue is
+    /// full.
     pub(crate) fn send(
         &self,
         to: WorkerId,
@@ -94,7 +95,7 @@ impl<N: Net> WorkerChannels<N> {
         self.0.len()
     }
 
-    /// Returns true if there is a worker of this number.
+    /// Returns true if a worker with this number exists.
     pub(crate) fn reaches(&self, worker: WorkerId) -> bool {
         usize::from(worker.0) < self.0.len()
     }

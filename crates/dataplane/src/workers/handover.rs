@@ -1,4 +1,4 @@
-//! Hand-over of all workers, for the control plane. Its thread may wait.
+//! Hand-over of all workers, called by the control plane on a thread that may block.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,32 +17,33 @@ use crate::io::{Kernel, Net};
 use crate::limits::LEAVE_DEADLINE;
 use crate::snapshot::Export;
 
-/// Pause between two tries at a full queue.
+/// Pause between two attempts at a full queue.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 impl WorkerChannels {
-    /// Pauses all workers, and exports them.
+    /// Pauses and exports all workers.
     ///
     /// # Errors
-    /// A worker does not answer in time, or has no descriptors left: all are rolled back.
+    /// A worker does not respond in time, or has no descriptors left. All workers are rolled back.
     pub fn export(&self) -> io::Result<Vec<Export<OwnedFd>>> {
-        // After the first answers all messages between workers have arrived.
+        // After all responses to the first message, all messages between workers have arrived.
         let exported = self
             .ask_all(WorkerMessage::Pause)
             .and_then(|_| self.ask_all(WorkerMessage::Export)?.into_iter().collect());
         exported.inspect_err(|_| self.roll_back())
     }
 
-    /// Returns the progress of each paused worker by the kernel path, which `ends`: the successor
-    /// is about to serve. Otherwise it continues without this process.
+    /// Returns the progress of each paused worker's allocations on the kernel path. If `ends` is
+    /// true, the kernel path stops, because the successor is about to serve. Otherwise the kernel
+    /// path continues without this process.
     ///
     /// # Errors
-    /// A worker does not answer in time.
+    /// A worker does not respond in time.
     pub fn last_progress(&self, ends: bool) -> io::Result<Vec<Vec<(AllocationId, Progress)>>> {
         self.ask_all(|reply| WorkerMessage::LastProgress(ends, reply))
     }
 
-    /// Sends a message to all workers, then waits for the answers.
+    /// Sends a message to all workers, then waits for the responses.
     fn ask_all<T: Send + 'static>(
         &self,
         message: impl Fn(Reply<T>) -> WorkerMessage<Kernel>,
@@ -61,14 +62,15 @@ impl WorkerChannels {
 }
 
 impl<N: Net> WorkerChannels<N> {
-    /// Sends snapshots of all allocations to a keeper, then changes, until the receiver is dropped.
-    /// The capacity of the channel is [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
+    /// Starts sending snapshots of all allocations, then changes, to a keeper, until the receiver
+    /// is dropped. The capacity of the channel is
+    /// [`COPIES_WAITING`](crate::limits::COPIES_WAITING).
     pub fn copy_to_keeper(&self, receiver: &SyncSender<Export<N::Descriptor>>) {
         self.copy_to(receiver, Recipient::Keeper);
     }
 
-    /// Sends snapshots to the successor; a keeper waits. An [export](Self::export) contains unsent
-    /// changes.
+    /// Starts sending snapshots to the successor. Snapshots for a keeper wait. An
+    /// [export](Self::export) contains the changes that were not sent.
     pub fn copy_to_successor(&self, receiver: &SyncSender<Export<N::Descriptor>>) {
         self.copy_to(receiver, Recipient::Successor);
     }
@@ -77,7 +79,7 @@ impl<N: Net> WorkerChannels<N> {
         self.insist(|| WorkerMessage::Copy(receiver.clone(), recipient));
     }
 
-    /// Rolls all workers back: the successor has failed.
+    /// Rolls back all workers after a failure of the successor.
     pub fn roll_back(&self) {
         self.insist(|| WorkerMessage::RollBack);
     }
@@ -87,7 +89,7 @@ impl<N: Net> WorkerChannels<N> {
         self.insist(|| WorkerMessage::Commit);
     }
 
-    /// Sends a message to all workers, with retries while a queue is full. The watchdog ends a
+    /// Sends a message to all workers, and retries while a queue is full. The watchdog terminates a
     /// process with a worker that hangs.
     fn insist(&self, message: impl Fn() -> WorkerMessage<N>) {
         for worker in self.ids() {

@@ -13,38 +13,39 @@ use crate::snapshot::Export;
 use crate::sockets::RelaySocket;
 use crate::stream::Stream;
 
-/// Relay sockets of an allocation that moves, by their numbers at the sender.
+/// Relay sockets of a moving allocation, by their numbers at the sender.
 pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
 
-/// A message to another worker. Those between the first and the last seven are the steps of a
-/// client's move (RFC 8016), in their order; see `worker_move.rs` of `turn_proto`.
+/// Message to another worker. The variants from [`Ask`](Self::Ask) to [`Arrive`](Self::Arrive) are
+/// the steps of a client's move (RFC 8016), in order. See `worker_move.rs` of `turn_proto`.
 pub(crate) enum WorkerMessage<N: Net> {
-    /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's
-    /// connection of the receiver (RFC 6062).
+    /// Client's connection, with TLS state and buffered bytes. The client's ConnectionBind names a
+    /// peer's connection of the receiver (RFC 6062).
     Bind(Box<Stream<N>>, Box<BindRequest>),
     /// A client has sent a mobility ticket of the receiver.
     Ask(Box<Question>),
-    /// Answer of the worker that has the allocation.
+    /// The worker of the allocation has answered the question.
     Answer(Box<WorkerAnswer>),
-    /// The client has sent a packet: the allocation is to move.
+    /// The client has sent a packet, so the allocation must move.
     Fetch(Fetch),
-    /// It does not move.
+    /// The allocation does not move.
     FetchFailed(Fetch),
-    /// The allocation, with its relay sockets.
+    /// The allocation arrives with the relay sockets.
     Arrive(Box<Departure>, MovedSockets<N>),
-    /// Clients of imported allocations of the sender that are expected at the receiver.
+    /// The receiver must expect these clients of allocations that the sender has imported.
     Expect(Vec<ExpectedMove>),
-    /// Stops serving, for an export. Earlier messages are served before the answer.
+    /// The receiver must stop serving, for an export. Earlier messages are served before the
+    /// response.
     Pause(Reply<()>),
-    /// Exports everything to the successor.
+    /// The receiver must export everything to the successor.
     Export(Reply<io::Result<Export<N::Descriptor>>>),
-    /// Returns the progress by the kernel path; true: the kernel path ends.
+    /// The receiver must return the progress of the kernel path. With true the kernel path stops.
     LastProgress(bool, Reply<Vec<(AllocationId, Progress)>>),
     /// The successor has failed.
     RollBack,
     /// The successor serves.
     Commit,
-    /// Sends snapshots to another process.
+    /// The receiver must send snapshots to another process.
     Copy(SyncSender<Export<N::Descriptor>>, Recipient),
 }
 

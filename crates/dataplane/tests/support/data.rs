@@ -1,4 +1,4 @@
-//! A client that has TCP relayed (RFC 6062), and its peers.
+//! Client of a TCP relay (RFC 6062), and the client's peers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use stun_wire::{
 
 use super::{PASSWORD, PATIENCE, REALM, USER};
 
-/// Alice, with a connection.
+/// Client with a connection.
 pub(crate) struct Alice {
     pub(crate) socket: TcpStream,
     nonce: Option<String>,
@@ -29,7 +29,7 @@ impl Alice {
         Self { socket, nonce: None, transactions: 0, unread: Vec::new() }
     }
 
-    /// With an allocation that relays TCP, and its relayed address.
+    /// Returns a client with a TCP relay, and the relayed address.
     pub(crate) fn allocated(server: SocketAddr) -> (Self, SocketAddr) {
         let mut alice = Self::connect(server);
         let answer = alice.ask(Method::ALLOCATE, |builder| {
@@ -42,7 +42,7 @@ impl Alice {
         (alice, relayed)
     }
 
-    /// A request under her key; asks for a nonce if there is none.
+    /// Returns an authenticated request. Requests a nonce first if necessary.
     pub(crate) fn request(
         &mut self,
         method: Method,
@@ -84,7 +84,7 @@ impl Alice {
         self.read()
     }
 
-    /// The next message; what follows it stays.
+    /// Reads the next message. Further bytes are stored.
     pub(crate) fn read(&mut self) -> Vec<u8> {
         loop {
             if let Cut::Message { len, padded_len } = next_message(&self.unread) {
@@ -106,7 +106,7 @@ impl Alice {
         assert_eq!(code_of(&answer), None);
     }
 
-    /// Connects to a peer; the number, or the error code.
+    /// Connects to a peer. Returns the connection's number or the error code.
     pub(crate) fn call(&mut self, peer: SocketAddr) -> Result<u32, u16> {
         let answer = self.ask(Method::CONNECT, |builder| {
             builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
@@ -114,7 +114,7 @@ impl Alice {
         connection_of(&answer)
     }
 
-    /// Waits until a peer has connected; returns its address and the number.
+    /// Waits until a peer has connected. Returns the peer's address and the connection's number.
     pub(crate) fn attempt(&mut self) -> (SocketAddr, u32) {
         let bytes = self.read();
         let message = Message::parse(&bytes).unwrap();
@@ -130,8 +130,8 @@ impl Alice {
         })
     }
 
-    /// A data connection to a server, for a connection that waits there; `early` follows the
-    /// request at once.
+    /// Opens a data connection to a server, for the waiting connection with this number. The bytes
+    /// of `early` follow the request immediately.
     pub(crate) fn data(server: SocketAddr, connection: u32, early: &[u8]) -> Self {
         let mut alice = Self::connect(server);
         let request = alice.bind_request(connection);
@@ -141,7 +141,7 @@ impl Alice {
         alice
     }
 
-    /// So many bytes of data.
+    /// Reads `len` bytes of data.
     pub(crate) fn hear(&mut self, len: usize) -> Vec<u8> {
         let mut heard = std::mem::take(&mut self.unread);
         let begun = heard.len();
@@ -151,7 +151,7 @@ impl Alice {
         heard
     }
 
-    /// All data until the end.
+    /// Reads all data until the end of the connection.
     pub(crate) fn hear_all(&mut self) -> Vec<u8> {
         let mut heard = std::mem::take(&mut self.unread);
         self.socket.read_to_end(&mut heard).unwrap();
@@ -174,7 +174,7 @@ fn connection_of(answer: &[u8]) -> Result<u32, u16> {
     Ok(value::connection_id(value).unwrap())
 }
 
-/// A peer that connects from an address of its own choice.
+/// Peer that connects from a chosen address.
 pub(crate) struct Caller(linux_net::TcpStream);
 
 impl Caller {
@@ -192,7 +192,7 @@ impl Caller {
     pub(crate) fn say(&self, bytes: &[u8]) {
         let (begun, mut said) = (Instant::now(), 0);
         while said < bytes.len() {
-            // Not connected at first.
+            // Not yet connected at first.
             match self.0.write([&bytes[said..], &[]]) {
                 Ok(len) => said += len,
                 Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotConnected),

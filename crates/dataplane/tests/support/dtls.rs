@@ -1,4 +1,4 @@
-//! A TURN client with a DTLS session, and handmade datagrams.
+//! TURN client with a DTLS session, and handmade datagrams.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use super::tls::certificates;
 use super::user::now;
 use super::{PASSWORD, PATIENCE, USER};
 
-/// DTLS with a certificate that signs itself.
+/// Returns a DTLS configuration with a self-signed certificate.
 pub(crate) fn config() -> DtlsConfig {
     DtlsConfig::new(
         certificates(),
@@ -25,7 +25,7 @@ pub(crate) fn config() -> DtlsConfig {
     .unwrap()
 }
 
-/// A connected socket; datagrams are read one by one.
+/// Connected socket. Datagrams are read one by one.
 #[derive(Debug)]
 pub(crate) struct Wire(pub(crate) UdpSocket);
 
@@ -51,17 +51,16 @@ pub(crate) struct DtlsUser {
 }
 
 impl DtlsUser {
-    /// Alice, with an association.
+    /// Returns a client with an association.
     pub(crate) fn connect(server: SocketAddr) -> Self {
         Self::connect_by(socket(server), server)
     }
 
-    /// By a socket that is connected to the server.
+    /// Returns a client that uses a socket connected to the server.
     pub(crate) fn connect_by(socket: UdpSocket, server: SocketAddr) -> Self {
         let mut stream = handshake(socket);
         let begun = Instant::now();
-        // A socket that has nothing in time is asked again, which is when OpenSSL looks at its
-        // clock.
+        // OpenSSL checks its clock only in calls, so the call is repeated after each read timeout.
         while !go_on(&mut stream) {
             assert!(begun.elapsed() < PATIENCE, "no answer");
         }
@@ -72,7 +71,7 @@ impl DtlsUser {
         Self { stream, client: Client::new(config) }
     }
 
-    /// Alice with an allocation.
+    /// Returns a client with an allocation.
     pub(crate) fn allocated(server: SocketAddr) -> Self {
         let mut user = Self::connect(server);
         user.allocate();
@@ -101,7 +100,7 @@ impl DtlsUser {
         channel
     }
 
-    /// Says something in a record of its own.
+    /// Sends bytes in a separate record.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         assert_eq!(self.stream.ssl_write(bytes).unwrap(), bytes.len());
     }
@@ -112,7 +111,7 @@ impl DtlsUser {
         self.write(&out);
     }
 
-    /// The content of the next record; `None` after the server's close_notify.
+    /// Reads the content of the next record. Returns `None` after the server's close_notify.
     pub(crate) fn read(&mut self) -> Option<Vec<u8>> {
         let mut room = vec![0; 1 << 15];
         let begun = Instant::now();
@@ -129,7 +128,7 @@ impl DtlsUser {
         }
     }
 
-    /// The next data of a peer, and by which channel.
+    /// Receives the next data of a peer, and returns the data with the channel.
     pub(crate) fn hear(&mut self) -> (Option<ChannelNumber>, Vec<u8>) {
         let message = self.read().unwrap();
         match self.client.handle_datagram(now(), &message) {
@@ -164,12 +163,12 @@ impl DtlsUser {
     }
 }
 
-/// A client's handshake that has not begun.
+/// Returns a client's handshake that has not started.
 pub(crate) fn handshake(socket: UdpSocket) -> SslStream<Wire> {
     handshake_offering(socket, "DEFAULT")
 }
 
-/// The same with a list of cipher suites.
+/// Returns a client's handshake with this list of cipher suites.
 pub(crate) fn handshake_offering(socket: UdpSocket, suites: &str) -> SslStream<Wire> {
     let mut context = SslContext::builder(SslMethod::dtls()).unwrap();
     context.set_cipher_list(suites).unwrap();
@@ -180,21 +179,21 @@ pub(crate) fn handshake_offering(socket: UdpSocket, suites: &str) -> SslStream<W
     SslStream::new(ssl, Wire(socket)).unwrap()
 }
 
-/// Continues a handshake; true when it is complete.
+/// Continues a handshake. Returns true when the handshake is complete.
 pub(crate) fn go_on(handshake: &mut SslStream<Wire>) -> bool {
     let Err(error) = handshake.connect() else { return true };
     assert_eq!(error.code(), ErrorCode::WANT_READ, "{error}");
     false
 }
 
-/// A socket of its own, connected.
+/// Returns a new connected socket.
 pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
     let here: IpAddr =
         if server.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().unwrap() };
     socket_at(here, server)
 }
 
-/// The same of another client's address.
+/// Returns a new connected socket at another client address.
 pub(crate) fn socket_at(here: impl Into<IpAddr>, server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((here.into(), 0)).unwrap();
     socket.connect(server).unwrap();
@@ -202,7 +201,7 @@ pub(crate) fn socket_at(here: impl Into<IpAddr>, server: SocketAddr) -> UdpSocke
     socket
 }
 
-/// The next datagram of a socket, within `PATIENCE`.
+/// Receives the next datagram of a socket, within `PATIENCE`.
 pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut room = [0; 2048];
     let begun = Instant::now();
@@ -215,7 +214,8 @@ pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
     }
 }
 
-/// A ClientHello made by hand: of DTLS 1.2, with one of each that there may be several of.
+/// Returns a handmade ClientHello of DTLS 1.2, with one cipher suite, one group and one signature
+/// algorithm.
 pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
     let mut body = vec![0xFE, 0xFD];
     body.extend(random);
@@ -233,7 +233,7 @@ pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
     hello
 }
 
-/// Sends a hello, and returns the same with the cookie that it is answered.
+/// Sends a hello, and returns the hello with the cookie of the response.
 pub(crate) fn verified(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
     socket.send(&hello(random, &[])).unwrap();
     hello(random, cookie(&receive_cookie(socket)))
@@ -244,8 +244,8 @@ fn receive_cookie(socket: &UdpSocket) -> Vec<u8> {
     std::iter::repeat_with(|| receive(socket)).find(|answer| answer[13] == 3).unwrap()
 }
 
-/// Starts several handshakes concurrently: on a busy machine both ends wait for each other less
-/// often. Handshakes without a HelloVerifyRequest are left out.
+/// Starts several handshakes concurrently, so both ends wait less often on a busy machine.
+/// Handshakes without a HelloVerifyRequest are left out.
 pub(crate) fn begin_all(socket: &UdpSocket, randoms: &[[u8; 32]]) {
     /// Offset of the last byte of a record number. A HelloVerifyRequest repeats the number.
     const NUMBER_AT: usize = 10;
@@ -264,14 +264,14 @@ pub(crate) fn begin_all(socket: &UdpSocket, randoms: &[[u8; 32]]) {
     }
 }
 
-/// Sends a hello, and once more with its cookie. Returns that.
+/// Sends a hello, and repeats the hello with the cookie. Returns the repetition.
 pub(crate) fn begin(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
     let hello = verified(socket, random);
     socket.send(&hello).unwrap();
     hello
 }
 
-/// The cookie in an answer to it.
+/// Returns the cookie of a HelloVerifyRequest.
 pub(crate) fn cookie(answer: &[u8]) -> &[u8] {
     assert_eq!((answer[0], answer[13]), (22, 3), "a HelloVerifyRequest");
     &answer[28..]

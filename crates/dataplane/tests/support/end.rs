@@ -1,4 +1,4 @@
-//! A socket at the edge of the world: a client's or a peer's.
+//! Socket of a client or a peer.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Bound to a free port of the address. Datagrams are received one by one, as sent.
+    /// Binds a socket to a free port of the address. Datagrams are received one by one, as sent.
     pub(crate) fn at(ip: IpAddr) -> Self {
         let options = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
         let (socket, _) = UdpSocket::bind(SocketAddr::new(ip, 0), &options).unwrap();
@@ -52,7 +52,8 @@ impl End {
         self.send_burst(to, &[bytes], IpMeta::DEFAULT);
     }
 
-    /// Sends datagrams in one call; equal sizes leave, and cross loopback, as one message.
+    /// Sends datagrams in one call. Datagrams of equal sizes are sent as one message, also over
+    /// loopback.
     pub(crate) fn send_burst(&mut self, to: SocketAddr, datagrams: &[&[u8]], meta: IpMeta) {
         for bytes in datagrams {
             let part = self.tx.arena_write(bytes).unwrap();
@@ -63,7 +64,7 @@ impl End {
         tx.flush(rx, socket, stats, |_, error| panic!("cannot send to {to}: {error:?}"));
     }
 
-    /// The next datagram; panics when none comes.
+    /// Receives the next datagram. Panics if no datagram arrives.
     pub(crate) fn receive(&mut self) -> Datagram {
         while self.waiting.is_empty() {
             let ready = self.epoll.wait(&mut Events::new(1), Some(PATIENCE)).unwrap();

@@ -1,4 +1,4 @@
-//! A worker of its own for each test, on loopback, and the people around it.
+//! Dedicated worker for each test, on loopback, with clients and peers.
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod data;
@@ -35,31 +35,32 @@ use turn_types::{AllocationId, Secret, WorkerId};
 
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const LOCALHOST_V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
-/// Address of IPv4 peers: another one of this host.
+/// Address of IPv4 peers: another address of this host.
 pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// No host has it (RFC 5737), and no packet leaves towards it from a loopback address.
+/// Address that no host has (RFC 5737). The kernel sends no packet to this address from a loopback
+/// address.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// No allocation has this id: a request to end it does nothing.
+/// Id that no allocation has. A request to end this allocation has no effect.
 pub(crate) const NOBODY: AllocationId = AllocationId::new(WorkerId(0), 0xFFFF_FFFF);
 
 pub(crate) const REALM: &str = "example.org";
 pub(crate) const USER: &str = "alice";
 pub(crate) const PASSWORD: &str = "wonderland";
 
-/// Addresses are customers.
+/// Limits with which each address belongs to one customer.
 pub(crate) const BY_ADDRESS: ConnectionLimits = ConnectionLimits { total: 0, per_address: 1000 };
 
-/// Longest wait of a test.
+/// Maximum wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running worker.
+/// Running worker.
 pub(crate) struct World {
     pub(crate) server: SocketAddr,
-    /// Its further listeners.
+    /// Further listeners of the worker.
     pub(crate) also: Vec<SocketAddr>,
     pub(crate) mailbox: Mailbox,
-    /// The channels of all workers.
+    /// Channels of all workers.
     pub(crate) channels: WorkerChannels,
     pub(crate) directory: Arc<Directory>,
     pub(crate) policy: Policy,
@@ -70,7 +71,7 @@ pub(crate) struct World {
 /// Settings of a worker.
 pub(crate) struct Start {
     pub(crate) listen: IpAddr,
-    /// Further addresses to listen at, each at a port of its own.
+    /// Further addresses to listen at, each with a separate port.
     pub(crate) also: Vec<IpAddr>,
     pub(crate) policy: Policy,
     pub(crate) net: NetOptions,
@@ -79,7 +80,7 @@ pub(crate) struct Start {
     pub(crate) dtls: Option<turn_session::dtls::DtlsConfig>,
     pub(crate) proxies: Vec<turn_types::Prefix>,
     pub(crate) acme_redirect: Option<String>,
-    /// Serves TLS and DTLS alone.
+    /// True if only TLS and DTLS are served.
     pub(crate) only_secure: bool,
 }
 
@@ -101,7 +102,8 @@ impl Default for Start {
     }
 }
 
-/// A UDP and a TCP listener at one port: the system's choice for UDP, free for TCP.
+/// Opens a UDP and a TCP listener at one port. The system chooses the port for UDP, and the port
+/// must be free for TCP.
 fn both_on_a_port(ip: IpAddr, net: &NetOptions, options: &TcpOptions) -> (Listener, TcpListener) {
     for _ in 0..100 {
         let (listener, _) = Listener::bind(SocketAddr::new(ip, 0), net).unwrap();
@@ -122,7 +124,8 @@ impl World {
         Self::start_many(start, 1).pop().unwrap()
     }
 
-    /// Workers of one server, each with a port of its own, so that a client can choose among them.
+    /// Starts the workers of one server, each with a separate port, so a client can choose a
+    /// worker.
     pub(crate) fn start_many(start: Start, count: u16) -> Vec<Self> {
         let ends: Vec<_> = (0..count).map(|_| mailbox().unwrap()).collect();
         let workers = WorkerChannels::to(ends.iter().map(|(_, endpoint)| endpoint));
@@ -186,7 +189,7 @@ impl World {
         (0..count).zip(ends).map(start_one).collect()
     }
 
-    /// Asks the worker something and waits for its answer.
+    /// Sends a request to the worker, and waits for the reply.
     pub(crate) fn ask<T: Send + 'static>(&self, request: impl FnOnce(Reply<T>) -> Request) -> T {
         let (sender, answer) = mpsc::channel();
         let reply = Box::new(move |value| sender.send(value).unwrap());
@@ -207,15 +210,16 @@ impl World {
         self.ask(|done| Request::Apply { policy: Arc::new(policy), done });
     }
 
-    /// The worker's counters, after everything that has arrived at its sockets.
+    /// Returns the worker's counters, after everything that has arrived at the worker's sockets was
+    /// processed.
     pub(crate) fn totals(&self) -> CounterTotals {
-        // More than it carries out in two turns of its loop. So one whole turn lies between the
-        // first of them, before which everything had arrived, and the last one.
+        // More requests than two iterations serve. So one complete iteration lies between the first
+        // and the last request, and everything had arrived before the first request.
         for _ in 0..2 * REQUESTS_PER_TURN {
             let reply = Box::new(drop);
             self.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
         }
-        // A worker answers this after a commit as well.
+        // A worker replies to this request after a commit as well.
         self.ask(|reply| Request::Refusals { filter: RefusalFilter::default(), limit: 0, reply });
         CounterTotals::of([&*self.counters])
     }
@@ -226,7 +230,7 @@ impl World {
         let (held, is_held) = mpsc::channel();
         let reply = Box::new(move |_| {
             held.send(()).unwrap();
-            // Ends when the other side is dropped.
+            // Returns when the sender is dropped.
             let _ = released.recv_timeout(PATIENCE);
         });
         self.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
@@ -234,7 +238,7 @@ impl World {
         release
     }
 
-    /// Turns of the worker's loop.
+    /// Returns the number of iterations of the worker's loop.
     pub(crate) fn turns(&self) -> u64 {
         self.counters.turns()
     }
@@ -243,7 +247,7 @@ impl World {
         self.totals().value(series)
     }
 
-    /// Every packet has exactly one fate, and it is counted once.
+    /// Asserts that every packet has exactly one fate, and is counted once.
     pub(crate) fn assert_adds_up(&self) {
         let totals = self.totals();
         let packets_in = totals.volume(Leg::FromClients).packets
@@ -255,7 +259,7 @@ impl World {
         assert_eq!(totals.volume(Leg::ToPeers).packets, totals.value(Series::Fate(Fate::ToPeer)));
     }
 
-    /// Stops the worker, waits for its thread, and returns its last counters.
+    /// Stops the worker, waits for the thread, and returns the last counters.
     pub(crate) fn stop(mut self) -> CounterTotals {
         let _ = self.mailbox.post(Request::Stop);
         self.thread.take().unwrap().join().unwrap();
@@ -273,15 +277,16 @@ impl Drop for World {
     }
 }
 
-/// Users by name; answers at once, through the mailbox, as a real one does later.
+/// Users by name. Results are sent immediately, through the mailbox, like the later results of a
+/// real directory.
 #[derive(Default)]
 pub(crate) struct Directory {
     answer_to: OnceLock<Mailbox>,
     /// Look-ups so far.
     pub(crate) asked: Mutex<Vec<UserQuery>>,
-    /// Questions are turned away.
+    /// True if look-ups are refused.
     pub(crate) full: Mutex<bool>,
-    /// Drops all questions.
+    /// True if look-ups are dropped.
     pub(crate) is_silent: Mutex<bool>,
 }
 
@@ -314,7 +319,7 @@ impl UserDirectory for Directory {
     fn distrust(&self, _users: &UnconfirmedUsers) {}
 }
 
-/// The one user there is.
+/// Returns the only user.
 pub(crate) fn alice() -> User {
     let md5 = stun_wire::long_term_key_md5(USER, REALM, PASSWORD).unwrap();
     let sha256 = stun_wire::long_term_key_sha256(USER, REALM, PASSWORD).unwrap();
@@ -330,7 +335,8 @@ pub(crate) fn relay_address() -> IpAddr {
     IpAddr::from([127, high.max(1), low, LAST.fetch_add(1, Ordering::Relaxed) + 1])
 }
 
-/// Relays from loopback of both families; peers may be at [`PEER`], `::1` and [`NOWHERE`].
+/// Returns rules that relay from loopback addresses of both families. Peers may be at [`PEER`],
+/// `::1` and [`NOWHERE`].
 pub(crate) fn policy() -> Policy {
     let local = relay_address();
     let relay =

@@ -1,4 +1,4 @@
-//! Rules that relay from a prefix. All of 127.0.0.0/8 is delivered to this host.
+//! Rules that relay from a prefix. All addresses of 127.0.0.0/8 are delivered to this host.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,7 +8,7 @@ use turn_types::Prefix;
 
 use super::{LOCALHOST, PEER};
 
-/// Relays from a /24 of this world alone, at ports that are free at all addresses.
+/// Returns rules that relay from a /24 of this world only, at ports that are free at all addresses.
 pub(crate) fn policy(workers: u16) -> Policy {
     static LAST: AtomicU8 = AtomicU8::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed);
@@ -19,7 +19,7 @@ pub(crate) fn policy(workers: u16) -> Policy {
     Policy { prefixes: vec![prefix], peer_rules, tcp_relaying: true, ..super::policy() }
 }
 
-/// The first of two ports for each worker that nobody has.
+/// Returns the first of two free ports for each worker.
 fn free_ports(workers: u16) -> u16 {
     let free = |port| UdpSocket::bind(("0.0.0.0", port)).is_ok();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! A TURN client with a connection.
+//! TURN client with a connection.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -18,12 +18,12 @@ pub(crate) struct StreamUser {
 }
 
 impl StreamUser {
-    /// Alice, connected.
+    /// Returns a connected client.
     pub(crate) fn connect(server: SocketAddr) -> Self {
         Self::over(TcpStream::connect(server).unwrap(), server)
     }
 
-    /// Alice, connected from an address of this host.
+    /// Returns a client connected from an address of this host.
     pub(crate) fn connect_from(address: [u8; 4], server: SocketAddr) -> Self {
         let local = Some(SocketAddr::from((address, 0)));
         let options = linux_net::ConnectOptions { local, ..Default::default() };
@@ -44,7 +44,7 @@ impl StreamUser {
         Self { socket, client: Client::new(config), unread: Vec::new() }
     }
 
-    /// Alice with an allocation.
+    /// Returns a client with an allocation.
     pub(crate) fn allocated(server: SocketAddr) -> Self {
         let mut user = Self::connect(server);
         user.allocate();
@@ -81,7 +81,8 @@ impl StreamUser {
         self.socket.write_all(bytes).unwrap();
     }
 
-    /// The next message, without its padding; `None` when the server has closed.
+    /// Reads the next message without padding. Returns `None` after the server has closed the
+    /// connection.
     pub(crate) fn read(&mut self) -> Option<Vec<u8>> {
         loop {
             match next_message(&self.unread) {
@@ -102,7 +103,7 @@ impl StreamUser {
         }
     }
 
-    /// The next data of a peer, and by which channel.
+    /// Receives the next data of a peer, and returns the data with the channel.
     pub(crate) fn hear(&mut self) -> (Option<ChannelNumber>, Vec<u8>) {
         let message = self.read().unwrap();
         match self.client.handle_datagram(now(), &message) {
@@ -132,13 +133,13 @@ impl StreamUser {
                 return event;
             }
             let message = self.read().unwrap();
-            // Data may come in between.
+            // Data may arrive between the messages.
             let _ = self.client.handle_datagram(now(), &message);
         }
     }
 }
 
-/// ChannelData as it goes on a stream: padded.
+/// Returns ChannelData in the padded form for streams.
 pub(crate) fn framed(channel: ChannelNumber, data: &[u8]) -> Vec<u8> {
     let number = channel.get().to_be_bytes();
     let len = u16::try_from(data.len()).unwrap().to_be_bytes();

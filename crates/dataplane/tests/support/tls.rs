@@ -1,5 +1,5 @@
-//! TLS for clients of TCP: bytes at a tunnel's end go to the server in records, and
-//! the ends of their streams as alerts.
+//! TLS for TCP clients: a tunnel sends the clients' bytes to the server in records, and the ends of
+//! the clients' streams as alerts.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use super::LOCALHOST;
 /// Pause of an idle tunnel.
 const NAP: Duration = Duration::from_millis(1);
 
-/// A certificate that signs itself.
+/// Returns a self-signed certificate.
 pub(crate) fn certificates() -> Arc<Certificates> {
     let names = ["turn.example.org".to_owned()];
     let rcgen::CertifiedKey { cert, signing_key } =
@@ -26,12 +26,12 @@ pub(crate) fn certificates() -> Arc<Certificates> {
     certificates
 }
 
-/// TLS with it.
+/// Returns a TLS configuration with the self-signed certificate.
 pub(crate) fn config() -> TlsConfig {
     tls_config(certificates(), None, &TlsRules::default()).unwrap()
 }
 
-/// An address at which each TCP connection becomes a TLS connection to the server.
+/// Returns an address at which each TCP connection becomes a TLS connection to the server.
 pub(crate) fn tunnel(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let here = listener.local_addr().unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn tunnel(server: SocketAddr) -> SocketAddr {
     here
 }
 
-/// A TLS connection to the server that does not block.
+/// Returns a nonblocking TLS connection to the server.
 pub(crate) fn secured(server: SocketAddr) -> SslStream<TcpStream> {
     let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
     context.set_verify(SslVerifyMode::NONE);
@@ -56,17 +56,17 @@ pub(crate) fn secured(server: SocketAddr) -> SslStream<TcpStream> {
     stream
 }
 
-/// Bytes on their way in one direction.
+/// Bytes in transit in one direction.
 #[derive(Default)]
 struct Half {
     waiting: Vec<u8>,
-    /// Nothing more will come.
+    /// True if no more bytes will arrive.
     ended: bool,
-    /// The other end knows.
+    /// True if the end was forwarded.
     told: bool,
 }
 
-/// Carries bytes and ends in both directions until both have ended, or one side is gone.
+/// Forwards bytes and ends in both directions until both have ended, or one side has disconnected.
 fn carry(mut client: &TcpStream, mut server: SslStream<TcpStream>) {
     client.set_nonblocking(true).unwrap();
     let (mut up, mut down) = (Half::default(), Half::default());
@@ -93,7 +93,7 @@ fn carry(mut client: &TcpStream, mut server: SslStream<TcpStream>) {
 }
 
 impl Half {
-    /// Number of bytes read; a source that fails has ended.
+    /// Reads bytes, and returns their number. A failed source is treated as ended.
     fn read(&mut self, read: impl FnOnce() -> io::Result<usize>) -> usize {
         // Bytes that cannot be written are dropped.
         if self.ended || !self.waiting.is_empty() {
@@ -109,7 +109,8 @@ impl Half {
         }
     }
 
-    /// Number of bytes written; a sink that fails drops the rest.
+    /// Writes bytes, and returns their number. After a failure of the sink the remaining bytes are
+    /// dropped.
     fn write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> usize {
         if self.waiting.is_empty() {
             return 0;
@@ -126,7 +127,7 @@ impl Half {
     }
 }
 
-/// The end of a TLS connection is the end of a stream.
+/// Treats the end of a TLS connection as the end of a stream.
 fn told(done: Result<usize, openssl::ssl::Error>) -> io::Result<usize> {
     match done {
         Ok(len) => Ok(len),

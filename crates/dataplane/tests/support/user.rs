@@ -1,4 +1,4 @@
-//! A TURN client with a socket.
+//! TURN client with a socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +16,7 @@ pub(crate) struct TurnUser {
     server: SocketAddr,
 }
 
-/// Something a peer said, as it reached the client.
+/// Data of a peer, as received by the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) peer: PeerAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Heard {
 }
 
 impl TurnUser {
-    /// Alice at an address of this host.
+    /// Returns a client at an address of this host.
     pub(crate) fn at(ip: IpAddr, server: SocketAddr) -> Self {
         Self::named(USER, ip, server)
     }
@@ -36,7 +36,7 @@ impl TurnUser {
         Self { end: End::at(ip), client: Client::new(config), server }
     }
 
-    /// Alice with an allocation.
+    /// Returns a client with an allocation.
     pub(crate) fn allocated(ip: IpAddr, server: SocketAddr) -> Self {
         Self::allocated_with(Families::Unsaid, ip, server)
     }
@@ -48,7 +48,7 @@ impl TurnUser {
         user
     }
 
-    /// The relayed address of this family.
+    /// Returns the relayed address of this family.
     pub(crate) fn relayed(&self, family: IpFamily) -> SocketAddr {
         self.client.allocation().unwrap().relayed_of(family).unwrap().0
     }
@@ -76,13 +76,13 @@ impl TurnUser {
         channel
     }
 
-    /// Gives the allocation back.
+    /// Releases the allocation.
     pub(crate) fn release(&mut self) {
         self.client.release(now()).unwrap();
         self.wait_for(&Event::Released);
     }
 
-    /// Sends through a channel, all in one call.
+    /// Sends payloads through a channel in one call.
     pub(crate) fn say(&mut self, channel: ChannelNumber, payloads: &[&[u8]], meta: IpMeta) {
         let framed: Vec<Vec<u8>> = payloads
             .iter()
@@ -104,7 +104,7 @@ impl TurnUser {
         self.end.send_burst(self.server, &[&out[..len]], meta);
     }
 
-    /// The next datagram from a peer.
+    /// Receives the next datagram from a peer.
     pub(crate) fn hear(&mut self) -> Heard {
         let datagram = self.end.receive();
         match self.client.handle_datagram(now(), &datagram.bytes) {
@@ -117,7 +117,7 @@ impl TurnUser {
         }
     }
 
-    /// The next report of an ICMP error.
+    /// Receives the next report of an ICMP error.
     pub(crate) fn hear_icmp(&mut self) -> (PeerAddr, Icmp) {
         let datagram = self.end.receive();
         match self.client.handle_datagram(now(), &datagram.bytes) {
@@ -128,15 +128,15 @@ impl TurnUser {
         }
     }
 
-    /// Sends the one request that waits, and returns the answer.
+    /// Sends the only waiting request, and returns the response.
     pub(crate) fn exchange(&mut self) -> Vec<u8> {
         let request = self.client.poll_transmit().unwrap();
         self.end.send(self.server, request);
         self.end.receive().bytes
     }
 
-    /// Exchanges requests and answers until this has happened. Of a channel the permission may be
-    /// told first.
+    /// Exchanges requests and responses until the event `wanted`. For a channel, the event of the
+    /// permission may be reported first.
     pub(crate) fn wait_for(&mut self, wanted: &Event) {
         loop {
             let event = self.next_event();
@@ -147,7 +147,7 @@ impl TurnUser {
         }
     }
 
-    /// Exchanges requests and answers until there is news.
+    /// Exchanges requests and responses until the next event.
     pub(crate) fn next_event(&mut self) -> Event {
         loop {
             while let Some(bytes) = self.client.poll_transmit() {

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// Enough for either family.
+/// Size in bytes of the larger address, enough for either family.
 pub(crate) const ADDRESS_BYTES: usize = V6_BYTES;
 const V4_BYTES: usize = size_of::<libc::sockaddr_in>();
 const V6_BYTES: usize = size_of::<libc::sockaddr_in6>();
 const _: () = assert!(V4_BYTES == 16 && V6_BYTES == 28, "the layout written below");
 
-/// A `sockaddr` of either family.
+/// Bytes of a `sockaddr` of either family.
 pub(crate) type RawAddress = [u8; ADDRESS_BYTES];
 
 /// Writes `addr` to `raw` and returns its length in bytes.
@@ -32,7 +32,7 @@ pub(crate) fn encode(addr: SocketAddr, raw: &mut RawAddress) -> usize {
     }
 }
 
-/// Reads an address; `None` when it is of another family or too short.
+/// Decodes an address. Returns `None` if the family is another, or the bytes are too short.
 pub(crate) fn decode(raw: &[u8]) -> Option<SocketAddr> {
     let (family, rest) = raw.split_first_chunk::<2>()?;
     let (port, rest) = rest.split_first_chunk::<2>()?;
@@ -53,7 +53,7 @@ pub(crate) fn decode(raw: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// The `AF_` number of an address.
+/// Returns the `AF_` number of an address's family.
 pub(crate) const fn family(ip: IpAddr) -> libc::c_int {
     match ip {
         IpAddr::V4(_) => libc::AF_INET,

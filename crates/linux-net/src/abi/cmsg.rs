@@ -1,8 +1,8 @@
 //! Control messages as the kernel's bytes: a header (length, level, type), data, padding.
 //!
-//! Written and read without pointers. The layout is the kernel's, which every C library keeps:
-//! the length is a `size_t` and counts header and data; each message starts at a multiple of the
-//! size of a `long`.
+//! Control messages are written and read without pointers. Every C library uses the kernel's
+//! layout. The length is a `size_t` and includes header and data. Each message starts at a multiple
+//! of the size of a `long`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,24 +15,25 @@ const fn align(len: usize) -> usize {
     len.next_multiple_of(size_of::<usize>())
 }
 
-/// Bytes of a control buffer that a message with `data` bytes takes.
+/// Returns the number of bytes in a control buffer that a message with `data` bytes needs.
 pub(crate) const fn space(data: usize) -> usize {
     align(HEADER) + align(data)
 }
 
-/// Encodes consecutive control messages.
+/// Encoder of consecutive control messages.
 pub(crate) struct Encoder<'a> {
     buffer: &'a mut [u8],
     len: usize,
 }
 
 impl<'a> Encoder<'a> {
-    /// Starts at the beginning of `buffer`.
+    /// Creates an encoder that writes from the start of `buffer`.
     pub(crate) const fn new(buffer: &'a mut [u8]) -> Self {
         Self { buffer, len: 0 }
     }
 
-    /// Appends a message. The buffer must have [`space`] for it: callers size it by constants.
+    /// Appends a control message. The buffer must have [`space`] for the message. Callers use
+    /// constant buffer sizes.
     pub(crate) fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let message = &mut self.buffer[self.len..self.len + space(data.len())];
         let (length, rest) = message.split_at_mut(size_of::<usize>());
@@ -44,26 +45,26 @@ impl<'a> Encoder<'a> {
         self.len += space(data.len());
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 }
 
-/// Reads control messages; ends at the first that is not whole.
+/// Iterator over control messages, which stops at the first incomplete message.
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Decoder<'a> {
-    /// Decodes a control buffer filled by the kernel.
+    /// Creates a decoder for a control buffer filled by the kernel.
     pub(crate) const fn new(control: &'a [u8]) -> Self {
         Self { rest: control }
     }
 }
 
 impl<'a> Iterator for Decoder<'a> {
-    /// Level, type, data.
+    /// Level, type and data of a control message.
     type Item = (c_int, c_int, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -77,7 +78,7 @@ impl<'a> Iterator for Decoder<'a> {
     }
 }
 
-/// A number as the kernel writes it: one byte (`IP_TOS`) or an `int`.
+/// Decodes a number as the kernel writes it: one byte (`IP_TOS`) or an `int`.
 pub(crate) fn number(data: &[u8]) -> Option<u32> {
     match data {
         [byte] => Some(u32::from(*byte)),
@@ -85,10 +86,11 @@ pub(crate) fn number(data: &[u8]) -> Option<u32> {
     }
 }
 
-/// The destination address of a received packet, from its packet info.
+/// Returns the destination address of a received packet, from a packet info. Returns `None` for
+/// other control messages.
 pub(crate) fn destination((level, kind, data): (c_int, c_int, &[u8])) -> Option<IpAddr> {
     match (level, kind) {
-        // in_pktinfo: interface, our address, the address in the header.
+        // in_pktinfo: interface, local address, the address in the header.
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             let octets = data.get(8..).and_then(<[u8]>::first_chunk::<4>)?;
             Some(IpAddr::V4(Ipv4Addr::from(*octets)))

@@ -1,24 +1,25 @@
-//! Values of `errno` for datagrams.
+//! Classification of `errno` values for datagrams.
 
 use libc::c_int;
 
-/// Why a datagram was not sent. Each is a drop, never fatal to the socket.
+/// Reason why a datagram was not sent. The datagram is dropped. No reason is fatal to the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendError {
-    /// The socket's send buffer is full (`EAGAIN`); the rest for this socket went with it.
+    /// The socket's send buffer is full (`EAGAIN`). The remaining datagrams for the socket are
+    /// dropped as well.
     WouldBlock,
     /// The device's queue is full, or memory is short (`ENOBUFS`, `ENOMEM`).
     NoBuffers,
-    /// Larger than the interface or the path takes without fragmenting, or than a datagram can
-    /// be (`EMSGSIZE`).
+    /// The datagram is larger than the interface or the path accepts without fragmentation, or
+    /// larger than any datagram can be (`EMSGSIZE`).
     TooBig,
-    /// A firewall rule or a routing policy of this host forbids it (`EPERM`, `EACCES`).
+    /// A firewall rule or a routing policy of this host forbids the datagram (`EPERM`, `EACCES`).
     Denied,
-    /// No way to the address (`ENETUNREACH`, `EHOSTUNREACH` and their like).
+    /// No path to the address exists (`ENETUNREACH`, `EHOSTUNREACH` and similar).
     Unreachable,
     /// The socket was closed before the batch was flushed.
     Closed,
-    /// Any other `errno`.
+    /// Another `errno` was returned.
     Other(c_int),
 }
 
@@ -40,9 +41,9 @@ impl SendError {
     }
 }
 
-/// True if an ICMP message for an earlier datagram can have left this error on the socket
-/// (`IP_RECVERR`). The kernel returns it from the next call and clears it, so the call may be
-/// repeated.
+/// Returns true if an ICMP message for an earlier datagram can have left this error on the socket
+/// (`IP_RECVERR`). The kernel returns such an error from the next call and clears it. The call may
+/// therefore be repeated.
 pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     matches!(
         errno,
@@ -59,9 +60,9 @@ pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     )
 }
 
-/// True if the kernel may have refused a run of segments as such. `EMSGSIZE` (`EINVAL` in older
-/// kernels): a segment exceeds the MTU, and runs are never fragmented. `EIO`: the device or an
-/// IPsec policy does not support it.
+/// Returns true if the kernel may have refused a run of segments as such. `EMSGSIZE` (`EINVAL` in
+/// older kernels) means that a segment exceeds the MTU, since runs are never fragmented. `EIO`
+/// means that the device or an IPsec policy does not support runs.
 pub(crate) const fn refuses_run(errno: c_int) -> bool {
     matches!(errno, libc::EMSGSIZE | libc::EINVAL | libc::EIO)
 }

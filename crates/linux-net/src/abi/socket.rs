@@ -1,5 +1,5 @@
-//! Sockets in general: their addresses, and descriptors that another process has made, as a server
-//! before an upgrade or systemd.
+//! Sockets of any type: bound addresses, and descriptors that another process has created, such as
+//! the predecessor before an upgrade, or systemd.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use libc::{c_int, socklen_t};
 use super::address::{self, ADDRESS_BYTES};
 use super::sys::{check, option, option_u64};
 
-/// The address that a socket is bound to.
+/// Returns the address that a socket is bound to.
 pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let mut raw = [0_u8; ADDRESS_BYTES];
     let mut len = ADDRESS_BYTES as socklen_t;
@@ -24,7 +24,8 @@ pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
 /// address.
 ///
 /// # Errors
-/// It is no socket of this type (`SOCK_DGRAM`, `SOCK_STREAM`) and of IP, or it is not bound.
+/// The descriptor is not an IP socket of this type (`SOCK_DGRAM`, `SOCK_STREAM`), or the socket is
+/// not bound.
 pub(crate) fn adopt(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     let local = adopt_unbound(fd, kind)?;
     if local.port() == 0 {
@@ -33,11 +34,11 @@ pub(crate) fn adopt(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     Ok(local)
 }
 
-/// As [`adopt`], for a connection: the kernel forgets the addresses of a closed connection, though
-/// bytes may be unread.
+/// Checks and adopts a descriptor like [`adopt`], but accepts unbound sockets. The kernel removes
+/// the addresses of a closed connection, although bytes may be unread.
 ///
 /// # Errors
-/// The socket has another type, or is not of IP.
+/// The descriptor is not an IP socket of this type.
 pub(crate) fn adopt_unbound(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     if option(fd, libc::SOL_SOCKET, libc::SO_TYPE)? != kind {
         return refuse("the socket is of another type");
@@ -56,10 +57,11 @@ pub(crate) fn adopt_unbound(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<Socke
     Ok(local)
 }
 
-/// As [`adopt`], for a socket that packets or connections of anybody come to.
+/// Checks and adopts a descriptor like [`adopt`], for sockets that receive packets or connections
+/// from any address.
 ///
 /// # Errors
-/// As [`adopt`], or it is a socket for IPv6 that takes IPv4 as well.
+/// [`adopt`] fails, or an IPv6 socket accepts IPv4 as well.
 pub(crate) fn adopt_listening(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
     let local = adopt(fd, kind)?;
     if local.is_ipv6() && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? == 0 {
@@ -68,12 +70,12 @@ pub(crate) fn adopt_listening(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<Soc
     Ok(local)
 }
 
-/// Checks a descriptor of another process of this program, and returns its address. It is
-/// close-on-exec, as it was received; whether it blocks does not matter to calls that say that they
-/// do not.
+/// Checks a descriptor of another process of this program, and returns the socket's address. The
+/// descriptor was already received as close-on-exec. The blocking mode does not matter, because
+/// calls request non-blocking operation explicitly.
 ///
 /// # Errors
-/// It is no socket of this protocol and of IP, or it is not bound.
+/// The descriptor is not an IP socket of this protocol, or the socket is not bound.
 pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<SocketAddr> {
     if option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)? != protocol {
         return refuse("the socket is of another protocol");
@@ -83,10 +85,10 @@ pub(crate) fn adopt_sibling(fd: BorrowedFd<'_>, protocol: c_int) -> io::Result<S
 }
 
 /// Returns true if a socket belongs to the network namespace of the calling thread. Kernels before
-/// Linux 5.14 do not identify namespaces: the function returns true.
+/// Linux 5.14 do not identify namespaces, so the function returns true.
 ///
 /// # Errors
-/// The descriptor belongs to no socket, or the process has no descriptors left.
+/// The descriptor is not a socket, or the process has no descriptors left.
 pub fn is_of_own_network(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let cookie = |fd| option_u64(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
     match cookie(socket) {
@@ -96,18 +98,18 @@ pub fn is_of_own_network(socket: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Makes a pair of connected Unix sockets for messages with bounds (`SOCK_SEQPACKET`), which do not
-/// block. Unlike with datagrams, each end is readable once the other one is closed by all that have
-/// it.
+/// Creates a pair of connected, non-blocking Unix sockets that preserve message boundaries
+/// (`SOCK_SEQPACKET`). Unlike with datagram sockets, one end becomes readable when all descriptors
+/// of the other end are closed.
 ///
 /// # Errors
-/// No descriptors left.
+/// The process has no descriptors left.
 pub fn message_pair() -> io::Result<[OwnedFd; 2]> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for two descriptors and lives until the call returns.
+    // SAFETY: `ends` has space for two descriptors and lives until the call returns.
     check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-    // SAFETY: the call has succeeded, so that both are open, and nothing else has them.
+    // SAFETY: the call has succeeded, so both descriptors are open. Nothing else owns them.
     Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }))
 }
 
@@ -129,7 +131,7 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         let error = is_of_own_network(file.as_fd()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
-        // The namespace is that of the thread.
+        // The namespace of a thread is independent of other threads' namespaces.
         let other = std::thread::spawn(move || {
             let namespace = lab_net::new_network_namespace()?;
             lab_net::enter_network_namespace(&namespace)?;

@@ -1,4 +1,4 @@
-//! Which cores a thread may run on.
+//! CPU affinity: the cores on which a thread may run.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,17 +6,17 @@ use std::mem::MaybeUninit;
 use crate::abi::sys::check;
 
 const SET_BYTES: usize = size_of::<libc::cpu_set_t>();
-/// Cores that a set can name.
+/// Number of cores that a set can describe.
 const MAX_CORES: usize = SET_BYTES * 8;
 
-/// The cores that the calling thread may run on, ascending: the cores of the machine within the
-/// limits of a container or `taskset`.
+/// Returns the cores on which the calling thread may run, in ascending order. These are the cores
+/// of the machine within the limits of a container or `taskset`.
 ///
 /// # Errors
-/// A machine with more than 1024 cores.
+/// The machine has more than 1024 cores.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let mut set = empty_set();
-    // SAFETY: `set` is there for the kernel to write and is as long as said. 0 is the caller.
+    // SAFETY: the kernel writes `set`, which has the given length. 0 is the calling thread.
     check(unsafe { libc::sched_getaffinity(0, SET_BYTES, &raw mut set) })?;
     // SAFETY: each index is below the number of bits of the set.
     Ok((0..MAX_CORES).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect())
@@ -25,7 +25,7 @@ pub fn allowed_cores() -> io::Result<Vec<usize>> {
 /// Restricts the calling thread to one core.
 ///
 /// # Errors
-/// `InvalidInput` for a core that does not exist or is not allowed.
+/// Returns `InvalidInput` for a core that does not exist or is not allowed.
 pub fn pin_current_thread(core: usize) -> io::Result<()> {
     if core >= MAX_CORES {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -33,12 +33,13 @@ pub fn pin_current_thread(core: usize) -> io::Result<()> {
     let mut set = empty_set();
     // SAFETY: `core` is below the number of bits of the set.
     unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: the set lives until the call returns and is as long as said. 0 is the caller.
+    // SAFETY: the set lives until the call returns, and has the given length. 0 is the calling
+    // thread.
     check(unsafe { libc::sched_setaffinity(0, SET_BYTES, &raw const set) }).map(drop)
 }
 
 fn empty_set() -> libc::cpu_set_t {
-    // SAFETY: the set is an array of integers, for which zero is a value: no core.
+    // SAFETY: the set is an array of integers, for which zero is a valid value: no core.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
@@ -48,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_kept_where_it_was_put() {
-        // A thread of its own, so that the test runner's is left alone.
+        // A separate thread, so the affinity of the test runner's thread does not change.
         std::thread::spawn(|| {
             let cores = allowed_cores().unwrap();
             let last = *cores.last().unwrap();

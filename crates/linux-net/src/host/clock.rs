@@ -1,30 +1,32 @@
-//! Clocks: the only code that reads one.
+//! Clocks of the host, the only source of time for the data plane.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use turn_types::{Instant, Now, UnixSeconds};
 
-/// The clocks of this host.
+/// Clocks of this host.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock;
 
 impl Clock {
-    /// Both clocks. The monotonic one counts from the start of the host and stands while it
-    /// sleeps; all threads and processes see the same.
+    /// Returns the monotonic time and the wall-clock time. The monotonic clock counts from the
+    /// start of the host and stops while the host sleeps. All threads and processes read equal
+    /// values.
     #[must_use]
     pub fn now() -> Now {
         Now { instant: monotonic(), unix: wall() }
     }
 
-    /// The monotonic one alone.
+    /// Returns only the monotonic time.
     #[must_use]
     pub fn instant() -> Instant {
         monotonic()
     }
 }
 
-/// CPU time of the calling thread. On most kernels it includes the time of interrupts.
+/// Returns the CPU time of the calling thread. On most kernels this includes the time of
+/// interrupts.
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanos(libc::CLOCK_THREAD_CPUTIME_ID))
@@ -34,20 +36,20 @@ fn monotonic() -> Instant {
     Instant::from_nanos(nanos(libc::CLOCK_MONOTONIC))
 }
 
-/// Nanoseconds of a clock that every kernel has.
+/// Returns the nanoseconds of a clock that every kernel has.
 fn nanos(clock: libc::clockid_t) -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: `time` is there for the kernel to write, and where it does not, the zeroed bytes are
-    // still a value.
+    // SAFETY: `time` is a location for the kernel to write. If the kernel does not write, the
+    // zeroed bytes are still a valid value.
     let time = unsafe {
         libc::clock_gettime(clock, time.as_mut_ptr());
         time.assume_init()
     };
-    // Both are positive, and the sum overflows after 584 years.
+    // Both fields are positive, and the sum overflows after 584 years.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A clock set before 1970 reads as 1970.
+/// Returns the wall-clock time. A clock set before 1970 is read as 1970.
 fn wall() -> UnixSeconds {
     UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }

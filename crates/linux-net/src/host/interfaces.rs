@@ -1,4 +1,4 @@
-//! Addresses of the host's interfaces.
+//! Network interfaces of the host, and their addresses.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -9,39 +9,39 @@ use turn_types::IpFamily;
 
 use crate::netlink::{self, Request, Socket, attributes};
 
-/// Bytes of `struct ifinfomsg`.
+/// Size of `struct ifinfomsg` in bytes.
 const LINK_HEADER: usize = 16;
 
-/// Bytes of `struct ifaddrmsg`.
+/// Size of `struct ifaddrmsg` in bytes.
 const ADDRESS_HEADER: usize = 8;
 
-/// An address of an interface of this host.
+/// Address of a network interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {
-    /// The interface.
+    /// Name of the interface.
     pub name: String,
-    /// The address.
+    /// IP address of the interface.
     pub address: IpAddr,
-    /// The interface is the loopback.
+    /// True if the interface is the loopback.
     pub loopback: bool,
-    /// The interface is up.
+    /// True if the interface is up.
     pub up: bool,
     /// Lifetime of the address.
     pub state: AddressState,
 }
 
-/// Lifetime of an address (RFC 4862 §5.5.4), the longest first.
+/// Lifetime of an address (RFC 4862 §5.5.4), sorted by decreasing lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressState {
-    /// Lasts while the interface has the prefix.
+    /// The address is valid while the interface has the prefix.
     Stable,
-    /// Replaced within days, for the privacy of users (RFC 8981).
+    /// The address is replaced within days, to protect the privacy of users (RFC 8981).
     Temporary,
-    /// Serves connections that use the address already.
+    /// The address serves only connections that already use it.
     Deprecated,
-    /// Unusable until duplicate address detection has ended.
+    /// The address is unusable until duplicate address detection has finished.
     Tentative,
-    /// Unusable: another host has the address.
+    /// The address is unusable, because another host has it.
     Duplicate,
 }
 
@@ -52,7 +52,7 @@ impl AddressState {
         matches!(self, Self::Stable | Self::Temporary | Self::Deprecated)
     }
 
-    /// Converts flags of linux/if_addr.h.
+    /// Converts address flags of linux/if_addr.h.
     fn of(family: IpFamily, flags: u32) -> Self {
         let has = |flag: u32| flags & flag != 0;
         if has(libc::IFA_F_DADFAILED) {
@@ -62,7 +62,7 @@ impl AddressState {
         } else if has(libc::IFA_F_DEPRECATED) {
             Self::Deprecated
         } else if matches!(family, IpFamily::V6) && has(libc::IFA_F_TEMPORARY) {
-            // For IPv4 the same bit marks further addresses of a network.
+            // For IPv4 this bit marks further addresses of a network.
             Self::Temporary
         } else {
             Self::Stable
@@ -70,10 +70,10 @@ impl AddressState {
     }
 }
 
-/// All addresses of both families of all interfaces, in the kernel's order.
+/// Returns all addresses of both families of all interfaces, in the kernel's order.
 ///
 /// # Errors
-/// The kernel does not answer on netlink sockets, or its lists keep changing during the read.
+/// The kernel does not answer on netlink sockets, or the lists keep changing during the read.
 pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let links = socket.ask(&Request::dump(libc::RTM_GETLINK, &[0; LINK_HEADER]))?;
@@ -81,7 +81,7 @@ pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let addresses = socket.ask(&Request::dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER]))?;
     let read = |answer: &Vec<u8>| {
         let (index, address, state) = read_address(answer)?;
-        // An interface may have come since.
+        // The interface may have been added after the list of interfaces was read.
         let Link { name, flags } = links.get(&index)?;
         let flag = |wanted: libc::c_int| flags & wanted as u32 != 0;
         let (loopback, up) = (flag(libc::IFF_LOOPBACK), flag(libc::IFF_UP));
@@ -90,15 +90,15 @@ pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(addresses.iter().filter_map(read).collect())
 }
 
-/// An interface.
+/// Network interface.
 struct Link {
     name: String,
-    /// `IFF_*`.
+    /// Flags of the interface (`IFF_*`).
     flags: u32,
 }
 
 impl Link {
-    /// Reads a message (`RTM_NEWLINK`): the number of the interface, and the rest.
+    /// Reads an `RTM_NEWLINK` message. Returns the index of the interface, and name and flags.
     fn read(answer: &[u8]) -> Option<(u32, Self)> {
         let header: &[u8; LINK_HEADER] = answer.first_chunk()?;
         let [index, flags] = [4, 8].map(|at| netlink::number(&header[at..]));
@@ -108,7 +108,8 @@ impl Link {
     }
 }
 
-/// Reads a message (`RTM_NEWADDR`): the number of the interface, the address and its state.
+/// Reads an `RTM_NEWADDR` message. Returns the index of the interface, the address and the state of
+/// the address.
 fn read_address(answer: &[u8]) -> Option<(u32, IpAddr, AddressState)> {
     let header: &[u8; ADDRESS_HEADER] = answer.first_chunk()?;
     let index = netlink::number(&header[4..])?;
@@ -121,30 +122,30 @@ fn read_address(answer: &[u8]) -> Option<(u32, IpAddr, AddressState)> {
             _ => {}
         }
     }
-    // On a link with two ends `IFA_ADDRESS` is the address of the peer.
+    // On a point-to-point link `IFA_ADDRESS` is the address of the peer.
     let address = local.or(address)?;
     Some((index, address, AddressState::of(IpFamily::of(address), flags)))
 }
 
-/// The address that packets to `ip` would leave from, by the routes as they are. Sends nothing.
+/// Returns the source address of packets to `ip`, according to the present routes. Sends nothing.
 ///
 /// # Errors
-/// `NetworkUnreachable` and the like when there is no route.
+/// No route exists. Returns `NetworkUnreachable` or a similar error.
 pub fn source_address_towards(ip: IpAddr) -> io::Result<IpAddr> {
-    // Connecting a UDP socket looks the route up and sends nothing. The port does not matter, but
+    // Connecting a UDP socket looks up the route and sends nothing. The port does not matter, but
     // must not be 0.
     let socket = UdpSocket::bind((IpFamily::of(ip).unspecified(), 0))?;
     socket.connect((ip, 9))?;
     socket.local_addr().map(|local| local.ip())
 }
 
-/// The number of an interface of this network namespace.
+/// Returns the index of an interface of this network namespace.
 ///
 /// # Errors
-/// There is none of this name.
+/// No interface has this name.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;
-    // SAFETY: `name` is NUL-terminated, and the library does not keep it.
+    // SAFETY: `name` is NUL-terminated, and the library does not retain the pointer.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
@@ -163,7 +164,7 @@ mod tests {
         assert!(found.loopback && found.up && found.name == "lo", "{found:?}");
     }
 
-    /// An address message (`RTM_NEWADDR`).
+    /// Builds an address message (`RTM_NEWADDR`).
     fn message(flags: u32, address: IpAddr, local: Option<IpAddr>) -> Vec<u8> {
         let mut bytes = vec![0, 24, flags as u8, 0];
         bytes.extend(7_u32.to_ne_bytes());

@@ -6,7 +6,7 @@ use std::ops::BitOrAssign;
 use super::own_addresses::{is_default_route, is_own_route};
 use crate::netlink::{ANSWER_MAX, Message, Socket, messages};
 
-/// Groups of notifications, of linux/rtnetlink.h.
+/// Multicast groups to subscribe to, from linux/rtnetlink.h.
 const GROUPS: [libc::c_uint; 10] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -20,43 +20,43 @@ const GROUPS: [libc::c_uint; 10] = [
     libc::RTNLGRP_NEXTHOP,
 ];
 
-/// Datagrams of notifications read by one [`HostMonitor::wait`]: so that its time is bounded
-/// however fast they come.
+/// Maximum number of notification datagrams read by one [`HostMonitor::wait`], to limit the time of
+/// a call at any rate of notifications.
 const DATAGRAMS_MAX: usize = 256;
 
-// Of linux/rtnetlink.h; the C library's bindings lack some.
+// Message types of linux/rtnetlink.h that the C library's bindings partly lack.
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
 
-/// State of the host that may have changed and has to be read again in full.
+/// Parts of the host's state that may have changed and must be read again completely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostChanges {
-    /// The prefixes delivered to the host itself ([`own_prefixes`](crate::own_prefixes)), or
-    /// addresses of interfaces.
+    /// Prefixes delivered to the host itself ([`own_prefixes`](crate::own_prefixes)), or addresses
+    /// of interfaces.
     pub own_addresses: bool,
-    /// Devices, their addresses, or the routes of the host.
+    /// Devices and their addresses, or routes of the host.
     pub devices: bool,
-    /// Forwarding, of the host or of a device.
+    /// Forwarding setting of the host or of a device.
     pub forwarding: bool,
 }
 
 impl HostChanges {
-    /// Anything may have changed.
+    /// Every part may have changed.
     pub const ALL: Self = Self { own_addresses: true, devices: true, forwarding: true };
 
-    /// True if anything may have changed.
+    /// Returns true if any part may have changed.
     #[must_use]
     pub fn any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// By a notification.
+    /// Returns the parts that a notification concerns.
     fn of(message: &Message<'_>) -> Self {
         let none = Self::default();
         match message.kind {
-            // A device that goes down takes routes with it, without a notification of its own.
+            // A device that is shut down removes routes without a separate notification.
             libc::RTM_NEWLINK | libc::RTM_DELLINK | libc::RTM_NEWADDR | libc::RTM_DELADDR => {
                 Self { own_addresses: true, devices: true, ..none }
             }
@@ -82,7 +82,7 @@ impl BitOrAssign for HostChanges {
     }
 }
 
-/// A subscription to changes of the network namespace in which the thread was at the time of
+/// Subscription to changes of a network namespace: the namespace of the thread that called
 /// [`open`](Self::open).
 #[derive(Debug)]
 pub struct HostMonitor {
@@ -91,10 +91,10 @@ pub struct HostMonitor {
 }
 
 impl HostMonitor {
-    /// Subscribes to changes: anything that changes after this call is notified.
+    /// Subscribes to changes. Every change after this call causes a notification.
     ///
     /// # Errors
-    /// Out of descriptors, or netlink sockets are forbidden.
+    /// The process has no descriptors left, or netlink sockets are forbidden.
     pub fn open() -> io::Result<Self> {
         let socket = Socket::open(libc::NETLINK_ROUTE)?;
         socket.bind()?;
@@ -109,10 +109,11 @@ impl HostMonitor {
         Ok(Self { socket, buffer: vec![0; ANSWER_MAX] })
     }
 
-    /// Waits for notifications, and reads the queued ones, some hundreds at most.
+    /// Waits for notifications, and reads queued notifications up to a limit of some hundred
+    /// datagrams.
     ///
     /// # Errors
-    /// No notification can be received any more.
+    /// No notifications can be received any more.
     pub fn wait(&mut self) -> io::Result<HostChanges> {
         let mut changes = self.receive(0)?;
         for _ in 1..DATAGRAMS_MAX {
@@ -130,7 +131,8 @@ impl HostMonitor {
         match self.socket.receive(&mut self.buffer, flags) {
             Ok(len) => messages(&self.buffer[..len])
                 .for_each(|message| changes |= HostChanges::of(&message)),
-            // More came than the socket holds, or than the buffer: some are lost.
+            // Notifications were lost, because they exceeded the capacity of the socket or of the
+            // buffer.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS) | None) => {
                 changes = HostChanges::ALL;
             }
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
     use crate::own_prefixes;
 
-    /// Runs a closure in a network namespace of its own; without privileges, does nothing.
+    /// Runs a closure in a new network namespace. Does nothing without privileges.
     fn in_namespace(action: impl FnOnce() + Send) {
         let Ok(namespace) = new_network_namespace() else { return };
         std::thread::scope(|scope| {
@@ -165,7 +167,8 @@ mod tests {
         assert!(out.status.success(), "{arguments}: {}", String::from_utf8_lossy(&out.stderr));
     }
 
-    /// Changes in all queued notifications: the kernel notifies before the command returns.
+    /// Returns the changes in all queued notifications. The kernel notifies before the command
+    /// returns.
     fn heard(monitor: &mut HostMonitor) -> HostChanges {
         let mut changes = HostChanges::default();
         while let Ok(more) = monitor.receive(libc::MSG_DONTWAIT) {
@@ -195,7 +198,7 @@ mod tests {
             assert_eq!(told("route add local 10.9.0.0/24 dev lo"), changes(own, false));
             assert_eq!(told("route del local 10.9.0.0/24 dev lo"), changes(own, false));
             assert_eq!(told("-6 route add local fd09::/64 dev lo"), changes(own, false));
-            // A route of a routing daemon wakes no listener.
+            // A routing daemon's route causes no change.
             assert_eq!(told("route add 203.0.113.0/24 dev lo"), HostChanges::default());
             assert_eq!(told("route add default dev lo"), changes(false, devices));
             assert_eq!(told("rule add fwmark 7 lookup 100"), changes(false, devices));
@@ -222,7 +225,7 @@ mod tests {
             ip("route add local 0.0.0.0/0 dev lo table 100");
             ip("-6 route add local fd09::/64 dev lo");
             ip("route add 203.0.113.0/24 via 192.0.2.2");
-            // The kernel brings the links up a little later, and with them the addresses.
+            // The kernel activates the links, and with them the addresses, a little later.
             let becomes_own = |ip: &str| {
                 test_support::eventually(&format!("{ip} is its own"), || {
                     own_prefixes().unwrap().iter().any(|one| one.contains(ip.parse().unwrap()))
@@ -239,7 +242,7 @@ mod tests {
             for ip in ["192.0.2.2", "203.0.113.1", "198.51.100.1", "2001:db8:7::2"] {
                 assert!(!is_own(ip), "{ip}: {own:?}");
             }
-            // The subnet-router anycast address, once the host is a router.
+            // The subnet-router anycast address exists only after the host has become a router.
             assert!(!is_own("2001:db8:7::"), "{own:?}");
             std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
             becomes_own("2001:db8:7::");

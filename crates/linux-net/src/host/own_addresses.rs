@@ -1,8 +1,8 @@
-//! The destinations that this host delivers to itself, as its routing tables have them.
+//! Destinations that this host delivers to itself, according to the routing tables.
 //!
-//! These are more than the addresses of its interfaces: prefixes that are routed to the host as a
-//! whole (AnyIP: `ip route add local PREFIX dev lo`), the IPv6 subnet-router anycast address of
-//! each prefix of a router (RFC 4291 §2.6.1), and broadcast addresses.
+//! These are more than the addresses of interfaces. Complete prefixes can be routed to the host
+//! (AnyIP: `ip route add local PREFIX dev lo`). A router has the IPv6 subnet-router anycast address
+//! of each prefix (RFC 4291 §2.6.1). Broadcast addresses are included as well.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,32 +11,33 @@ use turn_types::Prefix;
 
 use crate::netlink::{self, Attribute, Request, Socket};
 
-/// Bytes of `struct rtmsg`.
+/// Size of `struct rtmsg` in bytes.
 const ROUTE_HEADER: usize = 12;
 
-/// The types of routes that deliver to the host itself.
+/// Types of routes that deliver to the host itself.
 const OWN_TYPES: [u8; 3] = [libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST];
 
-/// Tables looked up for every packet, unless an operator changed the policy rules: local, main,
-/// default.
+/// Routing tables that are used for every packet, unless an operator changed the policy rules:
+/// local, main, default.
 const COMMON_TABLES: [u32; 3] = [255, 254, 253];
 
-/// Every prefix that a routing table of this network namespace delivers to the host itself, sorted,
-/// without duplicates: routes of the types local, broadcast and anycast, of both families.
+/// Returns every prefix that a routing table of this network namespace delivers to the host itself,
+/// sorted and without duplicates. These are routes of the types local, broadcast and anycast, of
+/// both families.
 ///
-/// All tables count, since a policy rule may lead to any of them. A default route of such a type
-/// counts in the tables local, main and default alone: in other tables it serves transparent
-/// proxies for marked packets, and names no destination.
+/// All tables are included, since a policy rule may select any of them. A default route of such a
+/// type is included only from the tables local, main and default. In other tables such a route
+/// serves transparent proxies for marked packets, and names no destination.
 ///
 /// # Errors
-/// The kernel does not answer on netlink sockets, or its tables keep changing during the read.
+/// The kernel does not answer on netlink sockets, or the tables keep changing during the read.
 pub fn own_prefixes() -> io::Result<Vec<Prefix>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
-    // Before Linux 4.20 the whole table comes, and is selected from here.
+    // Before Linux 4.20 the kernel returns the complete table, and the routes are selected here.
     let selects = socket.select_strictly().is_ok();
     let mut prefixes = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        // Without selection one answer has all types.
+        // Without selection one answer contains all types.
         let types = if selects { &OWN_TYPES[..] } else { &[libc::RTN_UNSPEC] };
         for kind in types {
             let mut header = [0; ROUTE_HEADER];
@@ -56,22 +57,24 @@ pub fn own_prefixes() -> io::Result<Vec<Prefix>> {
     Ok(prefixes)
 }
 
-/// The kernel was built or started without the family: it has no routes.
+/// Returns true if the kernel was built or started without the address family, so there are no
+/// routes.
 fn is_without_family(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT))
 }
 
-/// True if the route of a message delivers to the host itself.
+/// Returns true if the route in a message delivers to the host itself.
 pub(crate) fn is_own_route(body: &[u8]) -> bool {
     body.get(7).is_some_and(|kind| OWN_TYPES.contains(kind))
 }
 
-/// True if the route of a message is a default route.
+/// Returns true if the route in a message is a default route.
 pub(crate) fn is_default_route(body: &[u8]) -> bool {
     body.get(1) == Some(&0)
 }
 
-/// The destination of a route that delivers to the host itself.
+/// Returns the destination of a route that delivers to the host itself. Returns `None` for other
+/// routes, and for default routes in uncommon tables.
 fn read_own_route(answer: &[u8]) -> Option<Prefix> {
     let (header, attributes) = answer.split_at_checked(ROUTE_HEADER)?;
     if !is_own_route(header) {
@@ -92,7 +95,7 @@ fn read_own_route(answer: &[u8]) -> Option<Prefix> {
     }
     let destination = match (destination, family) {
         (Some(destination), _) => destination,
-        // A default route has none.
+        // A default route has no destination attribute.
         (None, libc::AF_INET) if len == 0 => Ipv4Addr::UNSPECIFIED.into(),
         (None, libc::AF_INET6) if len == 0 => Ipv6Addr::UNSPECIFIED.into(),
         (None, _) => return None,

@@ -1,16 +1,17 @@
-//! Descriptors that the program which started this one has passed on.
+//! Descriptors that this process has inherited from the program that started it.
 
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
 use crate::abi::sys::check;
 
-/// The first number of a descriptor that a service manager passes on (sd_listen_fds(3)).
+/// First number of the descriptors that a service manager passes (sd_listen_fds(3)).
 const FIRST: RawFd = 3;
 
-/// Takes the descriptors that this process was started with, from number 3 on, up to `count` of
-/// them and to the first number that has none. Each is given once, and programs that this one
-/// starts do not get it.
+/// Takes ownership of the descriptors that this process was started with. The numbers start at 3,
+/// and up to `count` numbers are checked. The search stops at the first number without an inherited
+/// descriptor. Each descriptor is returned once. Child processes do not inherit the returned
+/// descriptors.
 #[must_use]
 pub fn passed_descriptors(count: u16) -> Vec<OwnedFd> {
     take_from(FIRST, count)
@@ -23,16 +24,17 @@ fn take_from(first: RawFd, count: u16) -> Vec<OwnedFd> {
 }
 
 fn take(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: the call concerns no memory, and is an error for a number without a file.
+    // SAFETY: the call accesses no memory, and fails for a number without a file.
     let flags = check(unsafe { libc::fcntl(number, libc::F_GETFD) }).ok()?;
     if flags & libc::FD_CLOEXEC != 0 {
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: the call accesses no memory, and fails for a number without a file.
     check(unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) }).ok()?;
-    // SAFETY: the file is open, and nobody here owns it: the standard library and this crate open
-    // files with FD_CLOEXEC, and it had none, so that it came with `exec`. It has it now, and a
-    // second call does not get here.
+    // SAFETY: the file is open, and this process has no other owner of it. The standard library and
+    // this crate open files with FD_CLOEXEC, and the descriptor did not have the flag. It was
+    // therefore inherited by `exec`. The flag is set now, so a second call does not reach this
+    // line.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -47,7 +49,7 @@ mod tests {
     fn a_descriptor_is_given_once_and_one_of_this_process_never() {
         let own = File::open("/dev/null").unwrap();
         assert!(take_from(own.as_raw_fd(), 1).is_empty());
-        // As if it had come with `exec`: at a number that no other test gets.
+        // Simulates inheritance by `exec`, at a number that no other test uses.
         // SAFETY: the copy is new, at a free number from 700 on, and has no owner.
         let passed = check(unsafe { libc::fcntl(own.as_raw_fd(), libc::F_DUPFD, 700) }).unwrap();
         let taken = take_from(passed, 5);

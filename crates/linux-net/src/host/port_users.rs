@@ -1,32 +1,32 @@
-//! UDP sockets of the host by port, of all processes.
+//! Lookup of all UDP sockets on a port, of every process of the host.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::netlink::{Request, Socket};
 
-/// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
+/// Message type `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
 const BY_FAMILY: u16 = 20;
 
-/// Bytes of `struct inet_diag_req_v2`.
+/// Size of `struct inet_diag_req_v2` in bytes.
 const REQUEST: usize = 56;
 
-/// Bytes of `struct inet_diag_msg`.
+/// Size of `struct inet_diag_msg` in bytes.
 const MESSAGE: usize = 72;
 
-/// A UDP socket of a process of this host.
+/// UDP socket of a process of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortUser {
-    /// Address and port that it is bound to.
+    /// Address and port that the socket is bound to.
     pub local: SocketAddr,
-    /// Inode of the socket, one for all descriptors of it.
+    /// Inode of the socket, equal for all descriptors of the socket.
     pub inode: u32,
 }
 
-/// UDP sockets of this network namespace that are bound to a port, of every process.
+/// Returns the UDP sockets of every process that are bound to a port, in this network namespace.
 ///
 /// # Errors
-/// The kernel does not tell: it lacks the module `udp_diag`.
+/// The kernel does not provide the information, because the module `udp_diag` is missing.
 pub fn users_of_udp_port(port: u16) -> io::Result<Vec<PortUser>> {
     let mut socket = Socket::open(libc::NETLINK_SOCK_DIAG)?;
     let mut users = Vec::new();
@@ -34,7 +34,7 @@ pub fn users_of_udp_port(port: u16) -> io::Result<Vec<PortUser>> {
         let mut header = [0; REQUEST];
         header[0] = family as u8;
         header[1] = libc::IPPROTO_UDP as u8;
-        // In any state.
+        // Bitmap of the requested states: any state.
         header[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
         header[8..10].copy_from_slice(&port.to_be_bytes());
         let answers = socket.ask(&Request::dump(BY_FAMILY, &header))?;

@@ -1,9 +1,10 @@
 //! Randomness of the operating system.
 
-/// `N` random bytes of the operating system, for keys, seeds and tokens.
+/// Returns `N` random bytes from the operating system, for keys, seeds and tokens.
 ///
 /// # Panics
-/// The kernel provides none, for example in a sandbox: there is no safe way to continue.
+/// The kernel provides no random bytes, for example in a sandbox. The process cannot continue
+/// safely in that case.
 #[must_use]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -1,17 +1,17 @@
-//! Limit of open descriptors: each relay needs one.
+//! Limit of open descriptors. Each relay needs one descriptor.
 
 use std::io;
 
 use crate::abi::sys::check;
 
-/// Raises the limit of open files to the hard limit, and returns the present limit. It is the
-/// soft limit where a sandbox forbids the change.
+/// Raises the limit of open files to the hard limit, and returns the resulting limit. If a sandbox
+/// forbids the change, this is the present soft limit.
 ///
 /// # Errors
 /// A sandbox forbids to read the limit.
 pub fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is there for the kernel to write.
+    // SAFETY: `limit` is a location for the kernel to write.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
     let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
     // SAFETY: `raised` lives until the call returns.

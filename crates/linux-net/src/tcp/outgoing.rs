@@ -1,4 +1,4 @@
-//! Connections made from the address and port of a listener.
+//! Outgoing connections from the address and port of a listener.
 
 use std::io;
 use std::mem::size_of;
@@ -14,16 +14,17 @@ use crate::abi::sys::{bind_to_device, check, free, set_option};
 
 impl TcpListener {
     /// Starts a connection to `to` from the address and port of this listener, which continues to
-    /// listen. When the connection is writable it is established or has failed:
-    /// [`take_error`](TcpStream::take_error).
+    /// listen. The connection becomes writable when it is established or has failed.
+    /// [`take_error`](TcpStream::take_error) then returns the result.
     ///
-    /// The kernel lets a second socket bind a listener's port only if both have `SO_REUSEPORT` at
-    /// that moment. The listener has the option for that moment alone: otherwise it would share its
-    /// port with listeners at the wildcard address, and the kernel would prefer it to them.
+    /// The kernel lets a second socket bind a listener's port only if both sockets have
+    /// `SO_REUSEPORT` at that moment. The listener has the option only during this call. With a
+    /// permanent option, listeners at the wildcard address could share the port, and the kernel
+    /// would prefer this listener.
     ///
     /// # Errors
-    /// Immediate failures: no descriptors left, no route, a connection between the same two
-    /// addresses exists.
+    /// The connection fails immediately: the process has no descriptors left, no route exists, or
+    /// another connection between these two addresses exists.
     pub fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
         let fd = open(to)?;
         let socket = fd.as_fd();
@@ -57,20 +58,21 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// The error that waits on the connection, if one does.
+    /// Returns and clears the pending error of the connection.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
         self.0.take_error().unwrap_or_else(Some)
     }
 
-    /// Closes the connection with a reset (RST): the remote sees that data is missing.
+    /// Closes the connection with a reset (RST). The remote detects that data is missing.
     pub fn reset(self) {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let len = size_of::<libc::linger>() as socklen_t;
         let fd = self.0.as_raw_fd();
         let (level, name): (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_LINGER);
-        // On failure the remote sees an orderly end, which is the best that remains. SAFETY:
-        // `linger` lives until the call returns and the kernel reads exactly `len` bytes of it.
+        // On failure the remote detects an orderly shutdown, which is the best remaining result.
+        // SAFETY: `linger` lives until the call returns and the kernel reads exactly `len` bytes of
+        // `linger`.
         unsafe { libc::setsockopt(fd, level, name, (&raw const linger).cast(), len) };
     }
 }
@@ -95,8 +97,8 @@ mod tests {
         free: false,
     };
 
-    /// A listener of another program of the same user that shares its port; on `::` for IPv4 as
-    /// well.
+    /// Creates a listener of another program of the user that shares its port. A listener on `::`
+    /// accepts IPv4 as well.
     fn foreign(at: &str) -> std::net::TcpListener {
         let listener = std::net::TcpListener::bind(at).unwrap();
         set_option(listener.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).unwrap();
@@ -127,7 +129,7 @@ mod tests {
             let near = listener.connect(peer.local_addr().unwrap(), &ALONE).unwrap();
             let (_far, from) = peer.accept().unwrap();
             assert_eq!((from, near.local_addr().unwrap()), (local, local));
-            // It still listens.
+            // The listener still accepts connections.
             let _caller = std::net::TcpStream::connect(local).unwrap();
 
             let sharing = TcpOptions { reuse_port: true, ..ALONE };
@@ -136,8 +138,8 @@ mod tests {
             wildcard.set_port(local.port());
             let Err(error) = TcpListener::bind(wildcard, &sharing) else { panic!("{ip}: shared") };
             assert_eq!(error.kind(), ErrorKind::AddrInUse);
-            // The connection alone does not block the port: it is free for the next relay as soon
-            // as the kernel has closed the caller's connection, which was not accepted.
+            // The connection of the listener does not block the port. The port is free when the
+            // kernel has closed the caller's connection, which was not accepted.
             drop(listener);
             eventually("the port is free", || TcpListener::bind(local, &ALONE).is_ok());
         }

@@ -1,4 +1,4 @@
-//! Sending a batch: all messages of one socket per call, and the reactions to errors of the kernel.
+//! Sending of a batch: calls with all messages of one socket, and reactions to the kernel's errors.
 
 use std::os::fd::AsFd;
 
@@ -13,48 +13,48 @@ use crate::abi::errno::{left_by_icmp, refuses_run};
 use crate::udp::Unsaid;
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};
 
-/// Finds sockets by the numbers that datagrams were pushed with. The look-up is at the flush, so a
-/// socket may be closed in between: its datagrams then fail with [`SendError::Closed`]. The borrow
-/// keeps it open during its use.
+/// Table that finds sockets by the numbers with which datagrams were pushed. The lookup happens at
+/// the flush, so a socket may have been closed since the push. Datagrams of a closed socket fail
+/// with [`SendError::Closed`]. The borrow keeps the socket open while it is used.
 pub trait SocketTable {
-    /// The socket; `None` if it was closed.
+    /// Returns the socket with this number, or `None` if the socket was closed.
     fn socket(&self, socket: SendSocket) -> Option<&UdpSocket>;
 }
 
-/// A table of one, whatever the number.
+/// Table with a single socket, which every number selects.
 impl SocketTable for UdpSocket {
     fn socket(&self, _: SendSocket) -> Option<&UdpSocket> {
         Some(self)
     }
 }
 
-/// Numbers are indices.
+/// Table whose numbers are indices.
 impl SocketTable for Vec<UdpSocket> {
     fn socket(&self, socket: SendSocket) -> Option<&UdpSocket> {
         self.get(usize::try_from(socket.0).ok()?)
     }
 }
 
-/// Counters of sending; the caller owns them.
+/// Counters of sending, owned by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendStats {
-    /// System calls that send.
+    /// Number of system calls for sending.
     pub calls: u64,
-    /// Datagrams that the kernel took.
+    /// Number of datagrams that the kernel accepted.
     pub datagrams: u64,
-    /// Their payload bytes.
+    /// Number of payload bytes of the accepted datagrams.
     pub bytes: u64,
-    /// Datagrams that were not sent; `on_fail` received the reason.
+    /// Number of datagrams that were not sent. `on_fail` received the reasons.
     pub failed: u64,
-    /// Messages tried again because of an error that ICMP may have left on the socket.
+    /// Number of messages tried again because of an error that ICMP may have left on the socket.
     pub retried: u64,
-    /// Runs that the kernel refused and that went out one by one.
+    /// Number of runs that the kernel refused. Their datagrams were sent singly.
     pub refused_runs: u64,
-    /// Datagrams per message that the kernel took.
+    /// Histogram of datagrams per message that the kernel accepted.
     pub segments_per_send: Occupancy,
 }
 
-/// A batch as it was pushed, and the buffers that its parts refer to.
+/// Pushed datagrams of a batch, and the buffers that the parts refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Load<'a> {
     pub(crate) groups: &'a [Group],
@@ -65,7 +65,7 @@ pub(crate) struct Load<'a> {
     pub(crate) rx: &'a RxBatch,
 }
 
-/// Sends batches: reused memory, and restrictions learnt from the kernel's errors.
+/// Sender of batches. Reuses memory, and stores restrictions learnt from the kernel's errors.
 pub(crate) struct Sender<W = Kernel> {
     headers: Headers,
     units: Vec<Unit>,
@@ -75,16 +75,16 @@ pub(crate) struct Sender<W = Kernel> {
 }
 
 impl Sender {
-    /// A sender for batches of up to `parts` parts; with runs if the kernel supports them and the
-    /// caller enables them.
+    /// Creates a sender for batches of up to `parts` parts. The sender uses runs if the kernel
+    /// supports runs and the caller enables them.
     pub(crate) fn new(parts: usize, runs: bool) -> Self {
-        // A kernel without `UDP_SEGMENT` would send a run as one datagram instead of refusing it,
-        // so it is tested beforehand.
+        // A kernel without `UDP_SEGMENT` would send a run as one datagram instead of refusing the
+        // run. The support is therefore tested in advance.
         let runs = runs && crate::capabilities().gso;
         Self::over(Kernel { sendmmsg: true }, Segmentation::new(runs), parts)
     }
 
-    /// The next warning that is due.
+    /// Returns the next pending warning.
     pub(crate) fn take_warning(&mut self) -> Option<Warning> {
         if !self.wire.sendmmsg {
             self.warnings.add(Warning::NoSendmmsg);
@@ -104,7 +104,7 @@ impl<W: Wire> Sender<W> {
         }
     }
 
-    /// Sends everything in `load`; see [`TxBatch::flush`](crate::TxBatch::flush).
+    /// Sends all datagrams in `load`. See [`TxBatch::flush`](crate::TxBatch::flush).
     pub(crate) fn send(
         &mut self,
         load: Load<'_>,
@@ -118,7 +118,7 @@ impl<W: Wire> Sender<W> {
     }
 }
 
-/// Content of one header: a whole message as a run, or one datagram of it.
+/// Content of one header: a complete message as a run, or one datagram of a message.
 #[derive(Clone, Copy)]
 struct Unit {
     at: Cursor,
@@ -126,27 +126,27 @@ struct Unit {
     bytes: usize,
 }
 
-/// A position among the datagrams of a socket.
+/// Position of a datagram in the messages of a socket.
 #[derive(Clone, Copy)]
 struct Cursor {
     message: usize,
-    /// Which datagram.
+    /// Index of the datagram.
     segment: usize,
-    /// Number of datagrams of the message before it.
+    /// Number of preceding datagrams in the message.
     before: usize,
 }
 
-/// Outcome of the calls for some units.
+/// Outcome of the send calls for the gathered units.
 enum Outcome {
-    /// Each was sent, or failed individually.
+    /// Each unit was sent or failed individually.
     Done,
-    /// A run was refused: go on from there, where it is now single datagrams.
+    /// A run was refused. Sending continues at the cursor, and the run's datagrams are sent singly.
     Again(Cursor),
-    /// The send buffer is full: the units from there on are dropped.
+    /// The send buffer is full. All units starting at the cursor are dropped.
     Blocked(Cursor),
 }
 
-/// One flush: all its borrows.
+/// State of one flush, with all borrows.
 struct Flush<'a, W, F> {
     load: Load<'a>,
     loaded: Loaded<'a>,
@@ -169,13 +169,13 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Sends the messages of one socket from `first` on.
+    /// Sends the messages of one socket, starting at `first`.
     fn send_group(&mut self, socket: &UdpSocket, first: Cursor) {
         let mut next = Some(first);
         while let Some(cursor) = next {
             next = self.gather(socket, cursor);
             let dont_fragment = self.load.messages[cursor.message].flow.meta.dont_fragment;
-            // The state stays: the next datagram with another value changes it.
+            // The state is not restored. The next datagram with another value changes it.
             if let Err(error) = socket.set_dont_fragment(dont_fragment) {
                 let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
                 self.fail_units(SendError::from_errno(errno));
@@ -192,8 +192,9 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Writes headers for one call, from `cursor` on, and returns the position after them: after
-    /// the last message, at a change of what the socket has to be set to, or at the maximum.
+    /// Writes headers for one call, starting at `cursor`, and returns the next position. The
+    /// headers stop after the last message, at the maximum, or where the socket needs other
+    /// options.
     fn gather(&mut self, socket: &UdpSocket, cursor: Cursor) -> Option<Cursor> {
         self.units.clear();
         self.loaded.clear();
@@ -225,23 +226,24 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     fn write(&mut self, message: &Message, unit: Unit, unsaid: Unsaid) {
         let parts = segments_of(self.load, unit)
             .flat_map(|segment| &self.load.parts[segment.first_part..][..segment.parts]);
-        // Fits: a run has more than one segment and at most 65,507 bytes.
+        // The size fits: a run has more than one segment and at most 65,507 bytes.
         let size = (unit.segments > 1).then_some(message.segment_size as u16);
         self.loaded.push(&message.flow, parts.copied(), size, unsaid);
         self.units.push(unit);
     }
 
-    /// The first datagram of a message.
+    /// Returns the position of the first datagram of a message.
     fn start_of(&self, message: usize) -> Cursor {
         Cursor { message, segment: self.load.messages[message].first, before: 0 }
     }
 
-    /// The datagram after a unit, if the socket has one more.
+    /// Returns the position of the datagram after a unit, or `None` after the last datagram of the
+    /// socket.
     fn behind(&self, unit: Unit) -> Option<Cursor> {
         let message = &self.load.messages[unit.at.message];
         let before = unit.at.before + unit.segments;
         if before < message.segments {
-            // Units that are not whole messages are single datagrams.
+            // A unit that is not a complete message is a single datagram.
             let segment = self.load.segments[unit.at.segment].next;
             return Some(Cursor { segment, before, ..unit.at });
         }
@@ -292,7 +294,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Handles a refused run: [`Segmentation::allows`] is false for it from now on, so that the
+    /// Handles a refused run. From now on [`Segmentation::allows`] is false for the run, so the
     /// next [`gather`](Self::gather) sends single datagrams.
     fn refused(&mut self, unit: Unit, errno: c_int) {
         let Message { flow, segment_size, .. } = self.load.messages[unit.at.message];
@@ -309,7 +311,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// All datagrams of the socket from `at` on.
+    /// Reports all datagrams of the socket as failed, starting at `at`.
     fn fail_rest(&mut self, at: Cursor, error: SendError) {
         let mut next = Some(at);
         while let Some(at) = next {

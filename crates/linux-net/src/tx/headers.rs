@@ -1,4 +1,4 @@
-//! Message headers for sending, kept valid by borrows of the payload.
+//! Message headers for sending. Borrows of the payload keep the pointers in the headers valid.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -14,16 +14,17 @@ use crate::abi::cmsg::{self, Encoder};
 use crate::abi::heap::{HeapArray, Zeroed};
 use crate::udp::Unsaid;
 
-/// Messages per call. The call costs a fortieth of the kernel's work for one message, so more would
-/// gain nothing, and these headers stay in the cache.
+/// Maximum number of messages per call. One call costs a fortieth of the kernel's work for a
+/// message, so more messages would gain nothing. The headers of 64 messages remain in the cache.
 pub(crate) const MAX_PER_CALL: usize = 64;
 
-/// All that a send can say: segment size, TTL, traffic class, DF, source address.
+/// Size of all control messages of a sent message: segment size, TTL, traffic class, DF, source
+/// address.
 const CONTROL_BYTES: usize = cmsg::space(size_of::<u16>())
     + 3 * cmsg::space(size_of::<c_int>())
     + cmsg::space(size_of::<libc::in6_pktinfo>());
 
-/// Storage of a message's address and control messages.
+/// Address and control messages of a sent message, as read by the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Ancillary {
@@ -34,16 +35,16 @@ struct Ancillary {
 // SAFETY: arrays of bytes.
 unsafe impl Zeroed for Ancillary {}
 
-/// The arrays that the kernel reads, allocated once.
+/// Arrays of message headers that the kernel reads, allocated once.
 pub(crate) struct Headers {
-    /// One for each part of the headers.
+    /// Iovecs, at least one for each part of the messages.
     iovecs: HeapArray<libc::iovec>,
     ancillary: HeapArray<Ancillary>,
     headers: HeapArray<libc::mmsghdr>,
 }
 
 impl Headers {
-    /// Room for batches of up to `parts` parts.
+    /// Allocates arrays for batches of up to `parts` parts.
     pub(crate) fn new(parts: usize) -> Self {
         Self {
             iovecs: HeapArray::new(parts),
@@ -52,16 +53,16 @@ impl Headers {
         }
     }
 
-    /// Makes room for the headers of parts that lie in `rx` and `arena`.
+    /// Starts an empty list of headers for messages with parts in `rx` and `arena`.
     pub(crate) const fn load<'a>(&'a mut self, rx: &'a RxBatch, arena: &'a [u8]) -> Loaded<'a> {
         Loaded { arrays: self, parts: 0, len: 0, rx, arena }
     }
 }
 
-/// Headers whose iovecs point at payload borrowed for `'a`.
+/// Message headers with iovecs that point at payload borrowed for `'a`.
 pub(crate) struct Loaded<'a> {
     arrays: &'a mut Headers,
-    /// Iovecs written since [`clear`](Self::clear).
+    /// Number of iovecs written since [`clear`](Self::clear).
     parts: usize,
     /// Number of headers.
     len: usize,
@@ -70,16 +71,18 @@ pub(crate) struct Loaded<'a> {
 }
 
 impl Loaded<'_> {
-    /// Forgets the headers.
+    /// Removes all headers.
     pub(crate) const fn clear(&mut self) {
         self.parts = 0;
         self.len = 0;
     }
 
-    /// Writes the next header for `parts`, to be cut into segments of `segment_size` if that is
-    /// given, with the header fields that its socket does not have. At most [`MAX_PER_CALL`]
-    /// (asserted). Panics, like slice indexing, when a part is not in the receive batch or the
-    /// arena.
+    /// Writes the next header, for a message that consists of `parts`. `segment_size` makes the
+    /// kernel split the message into segments of that size. `unsaid` has the header fields that the
+    /// socket options do not provide.
+    ///
+    /// Up to [`MAX_PER_CALL`] headers are permitted (asserted). Panics if a part is outside the
+    /// receive batch or the arena, like slice indexing.
     pub(crate) fn push(
         &mut self,
         flow: &Flow,
@@ -107,20 +110,22 @@ impl Loaded<'_> {
         self.len += 1;
     }
 
-    /// Points the next iovec at a part.
+    /// Points the next iovec at the bytes of a part.
     fn point(&mut self, part: Part) {
         let bytes = match part {
             Part::Rx { message, start, len } => self.rx.bytes(message, start..start + len),
             Part::Arena { start, len } => &self.arena[start..start + len],
         };
         let iovec = self.arrays.iovecs.get_mut(self.parts);
-        // Only read through: the type has no const because it also serves for receiving.
+        // The kernel only reads through this pointer. The type has no const because it also serves
+        // for receiving.
         iovec.iov_base = bytes.as_ptr().cast_mut().cast();
         iovec.iov_len = bytes.len();
         self.parts += 1;
     }
 
-    /// Sends headers from index `first` on, and returns the number sent, or the error of that one.
+    /// Sends messages, starting with header `first`, and returns the number of sent messages.
+    /// Returns the kernel's error if message `first` fails.
     pub(crate) fn send(
         &mut self,
         wire: &mut impl Wire,
@@ -129,15 +134,16 @@ impl Loaded<'_> {
     ) -> Result<usize, c_int> {
         assert!(first < self.len, "nothing to send");
         let headers = self.arrays.headers.pointer(first);
-        // SAFETY: headers `first..len` were written by `push` since this value was made. Each
-        // points at its own element of `ancillary`, with lengths within that, and at iovecs that
-        // `point` wrote for it since the last `clear`. Those point at payload borrowed for as long
-        // as this value lives. The arrays never move and `&mut self` excludes other uses.
+        // SAFETY: `push` has written headers `first..len` since this value was created. Each header
+        // points at a separate element of `ancillary`, with lengths within that element, and at
+        // iovecs that `point` wrote for the header since the last `clear`. The iovecs point at
+        // payload borrowed for as long as this value lives. The arrays never move, and `&mut self`
+        // excludes other uses.
         unsafe { wire.send(fd, headers, self.len - first) }
     }
 }
 
-/// Writes the control messages of a message and returns their length.
+/// Writes the control messages of a message, and returns the length of all in bytes.
 fn write_control(
     buffer: &mut [u8; CONTROL_BYTES],
     flow: &Flow,

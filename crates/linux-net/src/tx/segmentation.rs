@@ -1,8 +1,8 @@
-//! Destinations that accept runs, learnt from refusals.
+//! Knowledge about destinations that do not accept runs, learnt from refusals.
 //!
-//! A segment larger than the MTU is refused, not fragmented, and the MTU is a property of the path:
-//! so a refusal is stored per socket and destination, and costs one failed call. No remote host can
-//! disable runs for others.
+//! A segment larger than the MTU is refused, not fragmented, and the MTU is a property of the path.
+//! A refusal is therefore stored per socket and destination, and costs one failed call. No remote
+//! host can disable runs for others.
 
 use std::net::IpAddr;
 
@@ -11,19 +11,20 @@ use libc::c_int;
 use super::grouping::hash_address;
 use super::types::{Flow, SendSocket};
 
-/// Number of stored refusals. A hash selects the slot; a newer refusal replaces an older one.
+/// Maximum number of stored refusals. A hash selects the slot. A newer refusal replaces an older
+/// refusal.
 const SLOTS: usize = 64;
 
-/// Refusals with `EIO` after which all runs are disabled. `EIO` means that an interface supports no
-/// runs of any size; it is stored per destination first, and so many refusals mean that it is the
-/// only interface.
+/// Number of refusals with `EIO` after which all runs are disabled. `EIO` means that an interface
+/// supports no runs of any size. Refusals are first stored per destination. This many refusals
+/// indicate that the host has no other interface.
 const MAX_IO_REFUSALS: u32 = 256;
 
 #[derive(Clone, Copy)]
 struct Refusal {
     socket: SendSocket,
     to: IpAddr,
-    /// Runs of this segment size, or a larger one, are refused.
+    /// Smallest refused segment size in bytes. Runs with larger segments are refused as well.
     size: usize,
 }
 
@@ -34,12 +35,12 @@ pub(crate) struct Segmentation {
 }
 
 impl Segmentation {
-    /// No refusals; `on` is false if this kernel does not support runs.
+    /// Creates a state without refusals. `on` is false if the kernel does not support runs.
     pub(crate) const fn new(on: bool) -> Self {
         Self { on, refusals: [None; SLOTS], io_refusals: 0 }
     }
 
-    /// True if a run of segments of `size` may be tried on this flow.
+    /// Returns true if a run with segments of `size` bytes may be tried on the flow.
     pub(crate) fn allows(&self, flow: &Flow, size: usize) -> bool {
         self.on
             && match self.refusals[slot(flow)] {
@@ -48,11 +49,12 @@ impl Segmentation {
             }
     }
 
-    /// Records a refused run: `allows` is false for it from now on. True if this disabled all runs.
+    /// Records a refused run, so `allows` returns false for that run from now on. Returns true if
+    /// this refusal disabled all runs.
     pub(crate) fn refused(&mut self, flow: &Flow, size: usize, errno: c_int) -> bool {
         let place = &mut self.refusals[slot(flow)];
         let known = place.filter(|refusal| refusal.is_of(flow)).map_or(size, |r| r.size);
-        // A path that refuses runs refuses small ones as well.
+        // A path that refuses runs with `EIO` refuses runs of every size.
         let size = if errno == libc::EIO { 0 } else { size.min(known) };
         *place = Some(Refusal { socket: flow.socket, to: flow.to.ip(), size });
         self.io_refusals += u32::from(errno == libc::EIO);
@@ -70,7 +72,7 @@ impl Refusal {
     }
 }
 
-/// A slot for socket and destination; a poor hash only costs failed calls.
+/// Returns the slot for a socket and a destination. Collisions only cost failed calls.
 fn slot(flow: &Flow) -> usize {
     let address = hash_address(flow.to.ip());
     let mixed = (address ^ flow.socket.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

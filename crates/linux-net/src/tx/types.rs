@@ -4,39 +4,41 @@ use std::net::{IpAddr, SocketAddr};
 
 use turn_types::IpMeta;
 
-/// Datagrams of one run: the bound of older kernels (newer ones take 128).
+/// Maximum number of datagrams in a run. This is the limit of older kernels (newer kernels accept
+/// 128).
 pub(crate) const MAX_RUN_SEGMENTS: usize = 64;
 
-/// Bytes of one run: the largest UDP payload in IPv4, which binds super-packets too.
+/// Maximum number of bytes in a run: the largest UDP payload in IPv4. The limit applies to
+/// super-packets too.
 pub(crate) const MAX_RUN_BYTES: usize = 65_507;
 
-/// A socket to send by: the caller's own number for it, resolved at the flush by a
-/// [`SocketTable`](crate::SocketTable). A number that is reused while a batch waits would send by
-/// another socket.
+/// Number that the caller assigns to a socket. A [`SocketTable`](crate::SocketTable) resolves the
+/// number at the flush. If a number is reused while a batch is pending, datagrams leave by the
+/// wrong socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SendSocket(pub u64);
 
-/// All that datagrams must share to be sent as one run.
+/// Properties that datagrams must share to be sent as one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// By which socket.
+    /// Socket that sends the datagrams.
     pub socket: SendSocket,
     /// Destination.
     pub to: SocketAddr,
-    /// From which of the host's addresses; `None` leaves it to the socket and the routes.
+    /// Source address on this host. `None` leaves the choice to the socket and the routes.
     pub from: Option<IpAddr>,
-    /// TTL, traffic class, DF.
+    /// TTL, traffic class and DF.
     pub meta: IpMeta,
 }
 
-/// A piece of a datagram.
+/// Range of bytes that is a piece of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Bytes that were received and stay where they are.
+    /// Received bytes, which remain in the receive batch.
     Rx {
-        /// Which message of the [`RxBatch`](crate::RxBatch).
+        /// Index of the message in the [`RxBatch`](crate::RxBatch).
         message: usize,
-        /// Offset in its data.
+        /// Offset in the message's data.
         start: usize,
         /// Length in bytes.
         len: usize,
@@ -51,7 +53,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub const fn len(self) -> usize {
         match self {
@@ -59,47 +61,50 @@ impl Part {
         }
     }
 
-    /// Returns true if it has no bytes.
+    /// Returns true if the part has no bytes.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 }
 
-/// One datagram, or a run of them.
+/// Single datagram, or a run of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) flow: Flow,
-    /// Index of the first datagram; each names the next.
+    /// Index of the first datagram. Each datagram has the index of the next.
     pub(crate) first: usize,
     pub(crate) last: usize,
     /// Number of datagrams.
     pub(crate) segments: usize,
-    /// Size of the first datagram, and of all but the last.
+    /// Size in bytes of each datagram except the last, which may be shorter.
     pub(crate) segment_size: usize,
-    /// Size of all together.
+    /// Total size of all datagrams in bytes.
     pub(crate) bytes: usize,
     /// True while another datagram may join.
     pub(crate) open: bool,
-    /// The socket's next message; 0, which follows none, behind the last.
+    /// Index of the next message of the socket. 0 marks the last message, since message 0 is never
+    /// a successor.
     pub(crate) next: usize,
 }
 
-/// The messages of one socket.
+/// Messages of one socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) socket: SendSocket,
-    /// Index of the first message; each names the next.
+    /// Index of the first message. Each message has the index of the next.
     pub(crate) first: usize,
     pub(crate) last: usize,
 }
 
-/// One datagram of a message.
+/// Datagram of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
-    /// The message's next datagram; 0, which follows none, behind the last.
+    /// Index of the next datagram of the message. 0 marks the last datagram, since datagram 0 is
+    /// never a successor.
     pub(crate) next: usize,
-    /// Index of the first part; the others follow it, and then the parts of the next datagram.
+    /// Index of the first part. Further parts of the datagram follow, and then the parts of the
+    /// datagram pushed next.
     pub(crate) first_part: usize,
     pub(crate) parts: usize,
     pub(crate) bytes: usize,
@@ -108,7 +113,7 @@ pub(crate) struct Segment {
 
 impl Message {
     pub(crate) const fn new(flow: Flow, first: usize, bytes: usize) -> Self {
-        // Nothing can follow an empty datagram: a run cannot hold one.
+        // A run cannot contain an empty datagram, so no datagram can join.
         let open = bytes > 0;
         Self { flow, first, last: first, segments: 1, segment_size: bytes, bytes, open, next: 0 }
     }

@@ -1,27 +1,27 @@
-//! Warnings for the operator about the kernel, each given once.
+//! Warnings for the operator about the kernel. Each kind is returned once.
 
-/// The kernel cannot do something that makes sending fast.
+/// Missing or restricted kernel feature that would make sending faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// A run of datagrams of this size was refused, typically because it exceeds the MTU: such runs
-    /// to that destination are sent one by one, which costs several times as much. Other
+    /// A run of datagrams of this size was refused, typically because the size exceeds the MTU.
+    /// Such runs to that destination are sent as single datagrams, at several times the cost. Other
     /// destinations may be affected, too.
     RunRefused {
-        /// Payload bytes of each datagram.
+        /// Payload size of each datagram in bytes.
         segment_size: usize,
-        /// The kernel's error.
+        /// Error number from the kernel.
         errno: i32,
     },
-    /// All runs are refused: everything is sent one by one from now on.
+    /// All runs are disabled after many refusals. From now on every datagram is sent singly.
     RunsOff {
-        /// The kernel's error.
+        /// Error number from the kernel.
         errno: i32,
     },
-    /// `sendmmsg` is missing or forbidden: one call per message.
+    /// `sendmmsg` is missing or forbidden. Each message costs one call.
     NoSendmmsg,
 }
 
-/// At most one warning of each kind, ever.
+/// Pending and returned warnings. Each kind is returned at most once.
 #[derive(Default)]
 pub(crate) struct Warnings {
     run_refused: Once,
@@ -38,7 +38,7 @@ enum Once {
 }
 
 impl Warnings {
-    /// Notes a warning, unless there was one of its kind.
+    /// Adds a warning, unless a warning of that kind was added before.
     pub(crate) const fn add(&mut self, warning: Warning) {
         let once = match warning {
             Warning::RunRefused { .. } => &mut self.run_refused,
@@ -50,7 +50,7 @@ impl Warnings {
         }
     }
 
-    /// The next warning that was not returned yet.
+    /// Returns the next warning that was not returned before.
     pub(crate) fn take(&mut self) -> Option<Warning> {
         let all = [&mut self.run_refused, &mut self.runs_off, &mut self.no_sendmmsg];
         all.into_iter().find_map(|once| {

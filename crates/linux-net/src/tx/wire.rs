@@ -1,4 +1,4 @@
-//! The system calls that send, as a trait that tests implement with a faulty kernel.
+//! System calls that send, as a trait that tests implement with a faulty kernel.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -6,15 +6,16 @@ use libc::c_int;
 
 use crate::abi::sys::errno;
 
-/// The kernel, or its replacement in tests.
+/// Interface for sending messages, implemented by the kernel and by replacements in tests.
 pub(crate) trait Wire {
-    /// Sends the first messages of `count` and returns their number, at least 1, or the error of
-    /// the first.
+    /// Sends messages, starting with the first of `count`, and returns the number of sent messages,
+    /// at least 1. Returns an error if the first message fails.
     ///
     /// # Safety
-    /// `headers` points at `count` headers, at least 1, each of which points at an address, a
-    /// control buffer and iovecs that are valid to read for the lengths in the header, as are the
-    /// payloads that the iovecs point at. The headers are not used elsewhere during the call.
+    /// `headers` must point at `count` headers, at least 1. Each header must point at an address, a
+    /// control buffer and iovecs that are valid to read for the lengths in the header. The payloads
+    /// that the iovecs point at must be valid to read. The headers must not be used otherwise
+    /// during the call.
     unsafe fn send(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -23,9 +24,10 @@ pub(crate) trait Wire {
     ) -> Result<usize, c_int>;
 }
 
-/// The real one: `sendto` for a message of one piece that says nothing but where to, otherwise
-/// `sendmmsg`, and `sendmsg` for a message alone or where that is missing. The fewer structures,
-/// the less the kernel has to copy.
+/// Sending through the real kernel. Several messages are sent by `sendmmsg`. A single message is
+/// sent by `sendto` if the message has one piece and no control messages, and otherwise by
+/// `sendmsg`. If `sendmmsg` is missing, each message is sent as a single message. The reason is
+/// that the kernel copies fewer structures for the simpler calls.
 pub(crate) struct Kernel {
     pub(crate) sendmmsg: bool,
 }
@@ -39,7 +41,7 @@ impl Wire for Kernel {
     ) -> Result<usize, c_int> {
         let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);
         if count > 1 && self.sendmmsg {
-            // SAFETY: the caller promises `count` valid headers; the kernel writes only to their
+            // SAFETY: the caller promises `count` valid headers. The kernel writes only to their
             // `msg_len`.
             let sent = unsafe { libc::sendmmsg(fd, headers, count as _, flags as _) };
             match usize::try_from(sent) {
@@ -51,13 +53,13 @@ impl Wire for Kernel {
         // SAFETY: the caller promises that the first header is valid to read.
         let header = unsafe { &(*headers).msg_hdr };
         let sent = if header.msg_iovlen == 1 && header.msg_controllen == 0 {
-            // SAFETY: the caller promises one iovec there that is valid to read.
+            // SAFETY: the caller promises that the header's one iovec is valid to read.
             let piece = unsafe { &*header.msg_iov };
             let (to, len) = (header.msg_name.cast_const().cast(), header.msg_namelen);
-            // SAFETY: and that its payload and the address are.
+            // SAFETY: the caller promises that the payload and the address are valid to read.
             unsafe { libc::sendto(fd, piece.iov_base, piece.iov_len, flags, to, len) }
         } else {
-            // SAFETY: the caller promises that all it points at is valid.
+            // SAFETY: the caller promises that everything the header points at is valid.
             unsafe { libc::sendmsg(fd, header, flags) }
         };
         if sent < 0 { Err(errno()) } else { Ok(1) }

@@ -1,4 +1,4 @@
-//! UDP offloads that this kernel supports.
+//! Detection of the UDP offloads that this kernel supports.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -6,16 +6,17 @@ use std::sync::OnceLock;
 
 use crate::abi::sys::set_option;
 
-/// Offloads for sending and receiving.
+/// UDP offloads of the kernel for sending and receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// `UDP_GRO` (Linux 5.0): datagrams arrive merged.
+    /// `UDP_GRO` (Linux 5.0): received datagrams arrive merged.
     pub gro: bool,
-    /// `UDP_SEGMENT` (Linux 4.18): datagrams are sent as runs.
+    /// `UDP_SEGMENT` (Linux 4.18): datagrams of equal size are sent as runs.
     pub gso: bool,
 }
 
-/// Queries the kernel once; false for anything that it does not confirm.
+/// Returns the UDP offloads of the kernel, queried once per process. A field is false if the kernel
+/// does not confirm the offload.
 pub fn capabilities() -> Capabilities {
     static KNOWN: OnceLock<Capabilities> = OnceLock::new();
     *KNOWN.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Connected sockets, as clients of a server use them.
+//! Connected UDP sockets, as used by clients of a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use crate::abi::socket::bound_address;
 use crate::abi::sys::{check, errno};
 use crate::{SendError, UdpSocket};
 
-/// Errors that ICMP left on the socket, swallowed per call. Each try clears one.
+/// Maximum number of errors left by ICMP that one call swallows. Each try clears one error.
 const MAX_ERRORS_SWALLOWED: usize = 4;
 
 impl UdpSocket {
-    /// Connects the socket to `peer`: only datagrams from it are received from now on, and
-    /// [`UdpSocket::send`] sends to it. No packet is sent. A socket bound to the unspecified
-    /// address is bound to the source address of the route to `peer`.
+    /// Connects the socket to `peer`. From then on the socket receives only datagrams from `peer`,
+    /// and [`UdpSocket::send`] sends to `peer`. No packet is sent. A socket bound to the
+    /// unspecified address is bound to the source address of the route to `peer`.
     ///
     /// # Errors
-    /// No route to the address; an address of the other family.
+    /// No route to the address exists, or the address belongs to the other family.
     pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
         let mut raw = [0; ADDRESS_BYTES];
         let len = address::encode(peer, &mut raw) as socklen_t;
@@ -31,15 +31,15 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Sends one datagram to the far end that [`UdpSocket::connect`] set. An error that ICMP left
-    /// on the socket for an earlier datagram is swallowed: the error queue has it in full.
+    /// Sends one datagram to the address set by [`UdpSocket::connect`]. Errors that ICMP left on
+    /// the socket for earlier datagrams are swallowed. The error queue has these errors in full.
     ///
     /// # Errors
-    /// Why the datagram was not sent; none is fatal to the socket.
+    /// Returns the reason why the datagram was not sent. No such error is fatal to the socket.
     pub fn send(&self, datagram: &[u8]) -> Result<(), SendError> {
         for _ in 0..=MAX_ERRORS_SWALLOWED {
-            // SAFETY: `datagram` lives until the call returns and has as many bytes as said, which
-            // the kernel only reads.
+            // SAFETY: `datagram` lives until the call returns, and the kernel only reads the given
+            // number of bytes, its length.
             let sent = unsafe {
                 libc::send(
                     self.as_raw_fd(),
@@ -58,17 +58,16 @@ impl UdpSocket {
         Err(SendError::from_errno(errno()))
     }
 
-    /// Receives one datagram into `buffer` and returns its length, `None` when nothing waits.
-    /// Excess bytes are cut off, and the boundaries of merged datagrams (`UDP_GRO`) are lost: open
-    /// the socket without it, or use [`RxBatch`](crate::RxBatch).
+    /// Receives one datagram into `buffer` and returns its length, or `None` if no datagram is
+    /// queued. Bytes beyond the buffer are lost, and so are the boundaries of merged datagrams
+    /// (`UDP_GRO`). Open the socket without GRO, or use [`RxBatch`](crate::RxBatch).
     ///
     /// # Errors
-    /// Errors that mean a fault of the program or a lack of memory; errors left by ICMP are
-    /// skipped.
+    /// The program has a fault, or memory is short. Errors left by ICMP are skipped.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         for _ in 0..=MAX_ERRORS_SWALLOWED {
-            // SAFETY: `buffer` lives until the call returns and has room for as many bytes as
-            // said; `&mut` excludes other references to it.
+            // SAFETY: `buffer` lives until the call returns and has space for the given number of
+            // bytes, its length. `&mut` excludes other references to the buffer.
             let received = unsafe {
                 libc::recv(
                     self.as_raw_fd(),

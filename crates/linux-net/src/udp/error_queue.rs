@@ -1,4 +1,4 @@
-//! Errors of datagrams sent earlier: the socket's error queue (`IP_RECVERR`).
+//! Error queue of a socket (`IP_RECVERR`): errors of datagrams sent earlier.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,48 +13,50 @@ use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::cmsg::{self, Decoder};
 use crate::abi::sys::{errno, option};
 
-/// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
+/// Maximum number of errors taken per call, so a flood of ICMP cannot delay a worker. epoll reports
+/// the remaining errors.
 const MAX_PER_CALL: usize = 64;
 
-/// A `sock_extended_err` and the address of its reporter, the packet info, and the fields of the IP
-/// header.
+/// Size of the control messages of an error: a `sock_extended_err` with the address of the
+/// reporter, the packet info, and the fields of the IP header.
 const CONTROL_BYTES: usize = cmsg::space(size_of::<libc::sock_extended_err>() + ADDRESS_BYTES)
     + cmsg::space(size_of::<libc::in6_pktinfo>())
     + cmsg::space(4) * 4;
 
-/// Something that went wrong with a datagram after it was sent.
+/// Error of a datagram that was reported after sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketError {
     /// Destination of the datagram.
     pub peer: SocketAddr,
-    /// Its source: the destination of the ICMP message. `None` without
-    /// [`UdpOptions::packet_info`](crate::UdpOptions), and for faults that this host found.
+    /// Source of the datagram, which is the destination of the ICMP message. `None` without
+    /// [`UdpOptions::packet_info`](crate::UdpOptions), and for faults that this host detected.
     pub local: Option<IpAddr>,
-    /// The kernel's word for it.
+    /// Error number by which the kernel describes the fault.
     pub errno: i32,
-    /// The ICMP message; `None` when this host found the fault itself (`EMSGSIZE`).
+    /// Received ICMP message. `None` if this host detected the fault (`EMSGSIZE`).
     pub icmp: Option<IcmpReport>,
 }
 
-/// An ICMP message about a sent datagram.
+/// ICMP message about a sent datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpReport {
-    /// ICMP (RFC 792) or ICMPv6 (RFC 4443): defines type and code.
+    /// Protocol that defines type and code: ICMP (RFC 792) or ICMPv6 (RFC 4443).
     pub family: IpFamily,
-    /// Type.
+    /// ICMP type.
     pub kind: u8,
-    /// Code.
+    /// ICMP code.
     pub code: u8,
-    /// For "fragmentation needed" (3/4) and "packet too big" (2/0): the MTU the router named, if
-    /// it did. Otherwise 0.
+    /// MTU that the router named in "fragmentation needed" (3/4) or "packet too big" (2/0). 0 for
+    /// other messages, and if the router named no MTU.
     pub mtu_or_zero: u32,
 }
 
 impl UdpSocket {
-    /// Reads the error queue, at most 64 entries, and returns the number passed to `report`.
+    /// Reads up to 64 entries of the error queue, and returns the number of errors passed to
+    /// `report`.
     ///
     /// # Errors
-    /// Errors of `recvmsg` that mean a fault of the program; an empty queue is none.
+    /// `recvmsg` fails because of a fault of the program. An empty queue is not an error.
     pub fn recv_errors(&self, mut report: impl FnMut(SocketError)) -> io::Result<usize> {
         let mut reported = 0;
         for _ in 0..MAX_PER_CALL {
@@ -68,7 +70,7 @@ impl UdpSocket {
             }
         }
         if reported == 0 {
-            // An error that found no room in the queue stays on the socket, which polls as ready
+            // An error that did not fit in the queue remains on the socket, which polls as ready
             // until the error is read.
             option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
         }
@@ -78,13 +80,13 @@ impl UdpSocket {
     fn recv_error(&self) -> io::Result<Taken> {
         let mut name = [0_u8; ADDRESS_BYTES];
         let mut control = Control([0; CONTROL_BYTES]);
-        // SAFETY: `msghdr` is integers and pointers, for which zero is a value.
+        // SAFETY: `msghdr` consists of integers and pointers, for which zero is a valid value.
         let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
         header.msg_name = name.as_mut_ptr().cast();
         header.msg_namelen = ADDRESS_BYTES as _;
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = CONTROL_BYTES as _;
-        // No payload: the kernel would return the head of the sent datagram.
+        // No payload buffers: the kernel would return the start of the sent datagram.
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let result = loop {
             // SAFETY: name and control buffer live until the call returns and are as long as the
@@ -100,7 +102,7 @@ impl UdpSocket {
                 _ => Err(io::Error::last_os_error()),
             };
         }
-        // A `size_t` with one C library, a `socklen_t` with another.
+        // The type is `size_t` in one C library and `socklen_t` in another.
         let written: usize = header.msg_controllen as _;
         let written = written.min(CONTROL_BYTES);
         let messages = || Decoder::new(&control.0[..written]);
@@ -111,18 +113,19 @@ impl UdpSocket {
     }
 }
 
-/// Control messages begin at the alignment of a `long`.
+/// Control buffer. Control messages start at the alignment of a `long`.
 #[repr(align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
 enum Taken {
     Nothing,
-    /// Another kind of entry, such as a time stamp.
+    /// Entry of another kind, such as a time stamp.
     Other,
     Error(SocketError),
 }
 
-/// Reads one control message: `struct sock_extended_err` as its bytes.
+/// Decodes one control message that contains a `struct sock_extended_err`. Returns `None` for other
+/// control messages and origins.
 fn parse(
     peer: SocketAddr,
     local: Option<IpAddr>,

@@ -1,5 +1,5 @@
-//! TTL and traffic class as options of a socket, so that its datagrams need not carry them as
-//! control messages, of which the kernel reads each.
+//! TTL and traffic class as options of a socket. Datagrams with equal fields then need no control
+//! messages, each of which costs the kernel time.
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -9,12 +9,12 @@ use turn_types::{IpFamily, IpMeta};
 
 use crate::abi::sys::set_option;
 
-/// Datagrams in a row with other fields than the socket's, after which these become the socket's. A
-/// client that mixes classes would change it with each datagram otherwise, which costs more than a
-/// control message.
+/// Number of consecutive datagrams with equal fields that differ from the socket's, after which
+/// these fields become socket options. A client that mixes classes would otherwise change the
+/// options with each datagram. Such changes cost more than control messages.
 const STRANGERS_MAX: u8 = 16;
 
-/// TTL and traffic class of a datagram; TTL 0 is the system's default.
+/// TTL and traffic class of a datagram. TTL 0 means the system's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fields {
     ttl: u8,
@@ -29,7 +29,7 @@ impl Fields {
     }
 }
 
-/// Fields that a datagram has to say, since its socket has others.
+/// Fields that a datagram must carry as control messages, because the socket options differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsaid {
     pub(crate) ttl: Option<u8>,
@@ -37,34 +37,35 @@ pub(crate) struct Unsaid {
 }
 
 impl Unsaid {
-    /// The socket has them.
+    /// No control message is needed: the socket options are equal to the fields.
     const NOTHING: Self = Self { ttl: None, tos: None };
 }
 
-/// Options of one socket.
+/// TTL and traffic class options of one socket.
 #[derive(Debug)]
 pub(super) struct Resting {
-    /// They follow the datagrams.
+    /// True if the options adapt to the sent datagrams.
     adapts: bool,
     given: Cell<Given>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Given {
-    /// `None` if another process may have changed them.
+    /// Options that the socket has now. `None` if another process or handle may have changed them.
     fields: Option<Fields>,
-    /// Those of the latest datagrams that had others, and their number.
+    /// Fields of the latest datagrams that differed from the options.
     others: Fields,
     strangers: u8,
 }
 
 impl Resting {
-    /// Of a new socket.
+    /// Creates the state of a new socket, which has the system's defaults.
     pub(super) const fn new(adapts: bool) -> Self {
         Self::with(adapts, Some(Fields::SYSTEM))
     }
 
-    /// Of a socket that another owner had.
+    /// Creates the state of a socket that another owner used before. The options of an adapting
+    /// socket are unknown.
     pub(super) const fn taken_over(adapts: bool) -> Self {
         Self::with(adapts, if adapts { None } else { Some(Fields::SYSTEM) })
     }
@@ -74,19 +75,21 @@ impl Resting {
         Self { adapts, given: Cell::new(given) }
     }
 
-    /// Of another handle of the socket, which does not know what this one changes.
+    /// Creates the state of another handle of the socket. The two handles do not share later
+    /// changes.
     pub(super) const fn of_other_handle(&self) -> Self {
         Self::taken_over(self.adapts)
     }
 
-    /// Returns whether a datagram with these fields may leave by the socket as it is: the default
-    /// TTL cannot be said in a control message.
+    /// Returns true if a datagram with these fields can be sent with the present options. Control
+    /// messages cannot request the default TTL.
     pub(super) fn can_send(&self, meta: IpMeta) -> bool {
         meta.ttl > 0 || self.given.get().fields.is_some_and(|fields| fields.ttl == 0)
     }
 
-    /// Changes the options for a next datagram, if need be or if it is worth it. Only between two
-    /// calls: all datagrams of one have the same.
+    /// Changes the options if `next` cannot be sent otherwise, or if the latest datagrams make a
+    /// change worthwhile. Called only between two send calls, since the options apply to all
+    /// datagrams of a call.
     pub(super) fn settle(&self, fd: BorrowedFd<'_>, family: IpFamily, next: IpMeta) {
         let given = self.given.get();
         let wanted = if !self.can_send(next) {
@@ -96,12 +99,12 @@ impl Resting {
         } else {
             return;
         };
-        // Where the kernel takes them not, they are said as before.
+        // If the kernel rejects the options, datagrams continue to carry control messages.
         let fields = if set(fd, family, given.fields, wanted) { Some(wanted) } else { None };
         self.given.set(Given { fields, others: wanted, strangers: 0 });
     }
 
-    /// Returns the fields that a datagram has to say.
+    /// Returns the fields that a datagram must carry as control messages.
     pub(super) fn unsaid(&self, meta: IpMeta) -> Unsaid {
         let (fields, mut given) = (Fields::of(meta), self.given.get());
         if given.fields == Some(fields) {
@@ -123,13 +126,13 @@ impl Resting {
     }
 }
 
-/// Sets the options that differ; false if the kernel takes them not.
+/// Sets the options that differ. Returns false if the kernel rejects an option.
 fn set(fd: BorrowedFd<'_>, family: IpFamily, before: Option<Fields>, wanted: Fields) -> bool {
     let (level, ttl, tos) = match family {
         IpFamily::V4 => (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS),
         IpFamily::V6 => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, libc::IPV6_TCLASS),
     };
-    // -1 is the system's default.
+    // -1 selects the system's default.
     let hops = if wanted.ttl == 0 { -1 } else { c_int::from(wanted.ttl) };
     let same_ttl = before.is_some_and(|before| before.ttl == wanted.ttl);
     let same_tos = before.is_some_and(|before| before.tos == wanted.tos);
@@ -149,7 +152,8 @@ mod tests {
         IpMeta { ttl, tos, dont_fragment: false }
     }
 
-    /// Passes datagrams, each in a call of its own; returns how many had to say their fields.
+    /// Passes datagrams with one call each. Returns the number of datagrams that needed control
+    /// messages.
     fn send(resting: &Resting, fd: BorrowedFd<'_>, datagrams: &[IpMeta]) -> usize {
         let said = datagrams.iter().filter(|meta| {
             resting.settle(fd, IpFamily::V4, **meta);
@@ -176,7 +180,7 @@ mod tests {
         assert_eq!(send(&resting, fd, &[meta(63, 0); 100]), most);
         assert_eq!((ttl(), tos()), (63, 0));
 
-        // It cannot be said: the socket changes at once.
+        // Control messages cannot request the default TTL, so the socket changes immediately.
         assert!(!resting.can_send(meta(0, 0)));
         assert_eq!(send(&resting, fd, &[meta(0, 0)]), 0);
         assert_eq!(ttl(), default);

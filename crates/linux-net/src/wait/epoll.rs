@@ -1,4 +1,4 @@
-//! Waiting for descriptors: epoll, level-triggered unless edge-triggered is requested.
+//! Waiting for descriptors with epoll: level-triggered, unless edge-triggered is requested.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -11,17 +11,19 @@ use crate::abi::sys::check;
 /// Events to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read, or to accept.
+    /// Readable data, or a connection to accept.
     Read,
-    /// Room to write, or a connection established.
+    /// Space to write, or an established connection.
     Write,
-    /// Either.
+    /// Readable or writable.
     ReadWrite,
     /// Only errors and hang-ups.
     ErrorsOnly,
-    /// Errors, each reported once: nothing can be done about them for a while.
+    /// Only errors and hang-ups, each reported once. For errors that the caller cannot handle
+    /// immediately.
     ErrorsOnce,
-    /// Both, edge-triggered: after an event, read and write until neither makes progress.
+    /// Readable or writable, edge-triggered. After an event the caller must read and write until
+    /// neither makes progress.
     Changes,
 }
 
@@ -39,36 +41,37 @@ impl Interest {
     }
 }
 
-/// A descriptor is ready.
+/// Readiness of a descriptor, reported by [`Epoll::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The number it was added with.
+    /// Number with which the descriptor was added.
     pub token: u64,
-    /// Readable: data, an end, or an error.
+    /// True if reading returns data, the end of the stream, or an error.
     pub readable: bool,
-    /// Writable.
+    /// True if the descriptor is writable.
     pub writable: bool,
-    /// An error waits; for a UDP socket, something in its error queue.
+    /// True if an error is pending. For a UDP socket the error queue may have entries.
     pub error: bool,
-    /// The far end of a stream has closed, in one direction at least.
+    /// True if the remote end of a stream has closed at least one direction.
     pub hangup: bool,
 }
 
-/// Buffer of the events of one wait; allocated once and reused.
+/// Buffer for the events of one wait, allocated once and reused.
 pub struct Events {
     list: Vec<libc::epoll_event>,
     len: usize,
 }
 
 impl Events {
-    /// Room for `capacity` events, at least 1. More that are ready are reported by the next wait.
+    /// Allocates a buffer for `capacity` events, at least 1. Further ready descriptors are reported
+    /// by the next wait.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, c_int::MAX as usize);
         Self { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], len: 0 }
     }
 
-    /// The events of the last wait.
+    /// Returns the events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.list[..self.len].iter().map(|event| {
             let bits = event.events;
@@ -90,20 +93,20 @@ impl std::fmt::Debug for Events {
     }
 }
 
-/// A set of descriptors to wait for, each under a number of the caller's.
+/// Set of descriptors to wait for, each with a number that the caller assigns.
 ///
-/// A closed descriptor leaves the set automatically. Its events may still be in [`Events`]: numbers
-/// should not be reused within one round.
+/// A closed descriptor is removed from the set automatically. Events of that descriptor may still
+/// be in [`Events`]. Numbers should therefore not be reused within one iteration.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
 }
 
 impl Epoll {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         // SAFETY: takes no pointers.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -112,36 +115,37 @@ impl Epoll {
         Ok(Self { fd })
     }
 
-    /// Adds a descriptor.
+    /// Adds a descriptor to the set.
     ///
     /// # Errors
-    /// Already in the set; out of memory or over `fs.epoll.max_user_watches`.
+    /// The descriptor is already in the set, memory is short, or the set exceeds
+    /// `fs.epoll.max_user_watches`.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, &fd, (token, interest.bits()))
     }
 
-    /// Changes number and interest of a descriptor.
+    /// Changes the number and the interest of a descriptor.
     ///
     /// # Errors
-    /// Not in the set.
+    /// The descriptor is not in the set.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, &fd, (token, interest.bits()))
     }
 
-    /// Removes a descriptor.
+    /// Removes a descriptor from the set.
     ///
     /// # Errors
-    /// Not in the set.
+    /// The descriptor is not in the set.
     pub fn delete(&self, fd: impl AsFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, &fd, (0, 0))
     }
 
-    /// Waits until a descriptor is ready, or for `timeout`; `None` waits without limit, zero not at
-    /// all. Returns the number of events, 0 after the time or a signal. Times are rounded up to
-    /// milliseconds, so that a timer is due when its wait ends.
+    /// Waits until a descriptor is ready, up to `timeout`. `None` waits without limit, and zero
+    /// does not wait. Returns the number of events, which is 0 after the timeout or a signal. Times
+    /// are rounded up to milliseconds, so that a timer has expired when the wait returns.
     ///
     /// # Errors
-    /// Only faults of the program.
+    /// The wait fails only because of a fault of the program.
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.len = 0;
         // SAFETY: the list has `list.len()` elements for the kernel to write, and lives until the
@@ -165,12 +169,12 @@ impl Epoll {
     fn control(&self, what: c_int, fd: &impl AsFd, (token, bits): (u64, u32)) -> io::Result<()> {
         let mut event = libc::epoll_event { events: bits, u64: token };
         let fd = fd.as_fd().as_raw_fd();
-        // SAFETY: `event` lives until the call returns, which copies it.
+        // SAFETY: `event` lives until the call returns. The kernel copies `event` during the call.
         check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) }).map(drop)
     }
 }
 
-/// The timeout of epoll: -1 is unlimited, other times are rounded up.
+/// Converts a timeout to epoll's unit. -1 is unlimited, other times are rounded up to milliseconds.
 fn milliseconds(timeout: Option<Duration>) -> c_int {
     timeout.map_or(-1, |time| {
         c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)

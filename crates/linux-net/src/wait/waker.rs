@@ -1,4 +1,4 @@
-//! Waking a thread that waits in epoll: an eventfd.
+//! Waking of a thread that waits in epoll, with an eventfd.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,23 +7,23 @@ use std::sync::Arc;
 
 use crate::abi::sys::check;
 
-/// The waking end; any thread may have a clone.
+/// Sender of wake-ups. Any thread may have a clone.
 #[derive(Clone, Debug)]
 pub struct Waker {
     counter: Arc<File>,
 }
 
-/// The woken end: readable from a wake-up until it is drained.
+/// Receiver of wake-ups, readable from a wake-up until [`drain`](Self::drain).
 #[derive(Debug)]
 pub struct WakeReceiver {
     counter: Arc<File>,
 }
 
 impl Waker {
-    /// Creates both ends.
+    /// Creates a sender and the receiver of wake-ups.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn new() -> io::Result<(Self, WakeReceiver)> {
         // SAFETY: takes no pointers.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
@@ -33,16 +33,17 @@ impl Waker {
         Ok((Self { counter: Arc::clone(&counter) }, WakeReceiver { counter }))
     }
 
-    /// Wakes the other end. Wake-ups that were not drained yet count as one.
+    /// Wakes the receiver. Several wake-ups before a drain are combined.
     pub fn wake(&self) {
-        // The one possible error is a counter at its limit: a wake-up is pending already.
+        // The only possible error is a counter at the limit. A wake-up is already pending in that
+        // case.
         let _ = (&*self.counter).write(&1_u64.to_ne_bytes());
     }
 }
 
 impl WakeReceiver {
-    /// Consumes all pending wake-ups; true if there was one. Drain before reading the queue: a
-    /// later message wakes again.
+    /// Consumes all pending wake-ups, and returns true if there was one. Drain before reading the
+    /// queue, so a message that arrives later causes another wake-up.
     pub fn drain(&self) -> bool {
         (&*self.counter).read(&mut [0; 8]).is_ok()
     }

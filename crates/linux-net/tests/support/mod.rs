@@ -1,4 +1,4 @@
-//! Shared by the tests: sockets on the loopback, and waiting without sleeping.
+//! Helpers of all tests: sockets on the loopback, and waiting without sleeping.
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![expect(clippy::unwrap_used, reason = "a test may fail here as well")]
 
@@ -12,7 +12,7 @@ use linux_net::{
 };
 use turn_types::IpMeta;
 
-/// Longer than any wait here, so that a test fails instead of hanging.
+/// Time limit that exceeds every wait here, so a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) const V4: &str = "127.0.0.1:0";
@@ -26,7 +26,7 @@ pub(crate) fn bind_with(addr: &str, options: &UdpOptions) -> UdpSocket {
     UdpSocket::bind(addr.parse().unwrap(), options).unwrap().0
 }
 
-/// A closed port at an address of the family of `like`.
+/// Returns the address of a closed port, in the family of `like`.
 pub(crate) fn closed_port(like: &str) -> SocketAddr {
     bind(like).local_addr()
 }
@@ -43,14 +43,14 @@ pub(crate) fn wait(fd: impl AsFd) {
     assert_eq!(epoll.wait(&mut events, Some(PATIENCE)).unwrap(), 1, "nothing came");
 }
 
-/// Sends datagrams; the test fails if the kernel accepts less.
+/// Sends datagrams. The test fails if the kernel accepts fewer.
 pub(crate) fn send(sockets: &impl SocketTable, flow: Flow, datagrams: &[&[u8]]) -> SendStats {
     let (stats, failed) = try_send(sockets, flow, datagrams);
     assert_eq!(failed, []);
     stats
 }
 
-/// Sends datagrams; tags count from 0.
+/// Sends datagrams with tags that count from 0.
 pub(crate) fn try_send(
     sockets: &impl SocketTable,
     flow: Flow,
@@ -74,7 +74,7 @@ pub(crate) fn flush(
     (stats, failed)
 }
 
-/// A copy of a received message.
+/// Copy of a received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) from: SocketAddr,
@@ -84,7 +84,7 @@ pub(crate) struct Message {
     pub(crate) kernel_drops: u32,
 }
 
-/// Receives until there are `datagrams` datagrams, and checks that there are no more.
+/// Receives `datagrams` datagrams, and checks that no further datagrams arrive.
 pub(crate) fn receive(socket: &UdpSocket, datagrams: usize) -> Vec<Message> {
     let mut rx = RxBatch::new(32);
     let mut messages = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn receive(socket: &UdpSocket, datagrams: usize) -> Vec<Message> {
     messages
 }
 
-/// Sizes of all datagrams, message by message.
+/// Returns the sizes of all datagrams, message by message.
 pub(crate) fn sizes(messages: &[Message]) -> Vec<Vec<usize>> {
     messages.iter().map(|m| m.segments.iter().map(Vec::len).collect()).collect()
 }

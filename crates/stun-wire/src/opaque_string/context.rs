@@ -1,4 +1,4 @@
-//! Characters that are allowed next to certain other characters only (RFC 5892 appendix A).
+//! Characters that are allowed only next to certain other characters (RFC 5892 appendix A).
 
 use unicode_normalization::char::canonical_combining_class;
 
@@ -10,7 +10,7 @@ use super::tables::{
 /// Canonical combining class of a virama.
 const VIRAMA: u8 = 9;
 
-/// Returns true if `c`, at byte `at` of `text`, has a rule of context and its neighbours meet that
+/// Returns true if `c`, at byte `at` of `text`, has a context rule, and its neighbours satisfy that
 /// rule.
 pub(super) fn allows(text: &str, at: usize, c: char) -> bool {
     let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);

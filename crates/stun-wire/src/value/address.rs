@@ -8,15 +8,15 @@ use crate::header::{MAGIC_COOKIE, TransactionId};
 const IPV4: u8 = 0x01;
 const IPV6: u8 = 0x02;
 
-/// Bytes of the value for an IPv6 address; an IPv4 address takes 8.
+/// Length of the value in bytes for an IPv6 address. The value for an IPv4 address has 8 bytes.
 const VALUE_LEN_MAX: usize = 20;
 
-/// MAPPED-ADDRESS, ALTERNATE-SERVER, RESPONSE-ORIGIN, OTHER-ADDRESS: an address as it is. The first
-/// byte is ignored.
+/// Parses an address without obfuscation: MAPPED-ADDRESS, ALTERNATE-SERVER, RESPONSE-ORIGIN,
+/// OTHER-ADDRESS. The first byte is ignored.
 ///
 /// # Errors
-/// [`ValueError::AddressFamily`], or [`ValueError::Length`] if the length is not that of the
-/// family.
+/// - [`ValueError::AddressFamily`]: the family is unknown.
+/// - [`ValueError::Length`]: the length does not match the family.
 pub fn address(value: &[u8]) -> Result<SocketAddr, ValueError> {
     let Some((&[_, family, p0, p1], ip)) = value.split_first_chunk::<4>() else {
         return Err(ValueError::Length);
@@ -29,16 +29,16 @@ pub fn address(value: &[u8]) -> Result<SocketAddr, ValueError> {
     Ok(SocketAddr::new(ip, u16::from_be_bytes([p0, p1])))
 }
 
-/// XOR-MAPPED-ADDRESS, XOR-PEER-ADDRESS, XOR-RELAYED-ADDRESS: an address obfuscated with the cookie
-/// and, for IPv6, the transaction id of its message.
+/// Parses an obfuscated address: XOR-MAPPED-ADDRESS, XOR-PEER-ADDRESS, XOR-RELAYED-ADDRESS. The
+/// address is XORed with the cookie and, for IPv6, with the transaction id of the message.
 ///
 /// # Errors
-/// As [`address`].
+/// Fails for the reasons of [`address`].
 pub fn xor_address(value: &[u8], id: TransactionId) -> Result<SocketAddr, ValueError> {
     address(value).map(|addr| xor(addr, id))
 }
 
-/// Obfuscates, or makes plain again: the same operation.
+/// Obfuscates a plain address, or restores an obfuscated address. Both are the same operation.
 fn xor(addr: SocketAddr, id: TransactionId) -> SocketAddr {
     let port = addr.port() ^ (MAGIC_COOKIE >> 16) as u16;
     let ip = match addr.ip() {
@@ -53,7 +53,7 @@ fn xor(addr: SocketAddr, id: TransactionId) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
-/// The value for an address as it is, and its length: 8 or 20.
+/// Encodes an address without obfuscation. Returns the value and its length in bytes, 8 or 20.
 pub(crate) fn encode(addr: SocketAddr) -> ([u8; VALUE_LEN_MAX], usize) {
     let mut value = [0; VALUE_LEN_MAX];
     value[2..4].copy_from_slice(&addr.port().to_be_bytes());
@@ -71,7 +71,7 @@ pub(crate) fn encode(addr: SocketAddr) -> ([u8; VALUE_LEN_MAX], usize) {
     }
 }
 
-/// The value for an obfuscated address, and its length.
+/// Encodes an obfuscated address. Returns the value and its length in bytes, 8 or 20.
 pub(crate) fn encode_xor(addr: SocketAddr, id: TransactionId) -> ([u8; VALUE_LEN_MAX], usize) {
     encode(xor(addr, id))
 }

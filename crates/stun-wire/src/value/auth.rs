@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::ValueError;
 use crate::header::padded_len;
 
-/// A password algorithm's number (RFC 8489 §18.5); unknown ones are kept as they are.
+/// Number of a password algorithm (RFC 8489 §18.5). Unknown numbers are retained unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PasswordAlgorithm(pub u16);
 
@@ -15,7 +15,7 @@ impl PasswordAlgorithm {
     /// SHA-256.
     pub const SHA256: Self = Self(0x0002);
 
-    /// The RFC's name of it, if it has one.
+    /// Returns the RFC's name of the algorithm, or `None` for an unknown number.
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         match self {
@@ -35,25 +35,26 @@ impl fmt::Debug for PasswordAlgorithm {
     }
 }
 
-/// USERHASH (RFC 8489 §14.4).
+/// Parses USERHASH (RFC 8489 §14.4).
 ///
 /// # Errors
-/// Not exactly 32 bytes.
+/// The value does not have exactly 32 bytes.
 pub fn userhash(value: &[u8]) -> Result<[u8; 32], ValueError> {
     super::exactly(value)
 }
 
-/// PASSWORD-ALGORITHM (RFC 8489 §14.12): exactly one entry.
+/// Parses PASSWORD-ALGORITHM (RFC 8489 §14.12): exactly one entry.
 ///
 /// # Errors
-/// [`ValueError::Length`], or [`ValueError::AlgorithmParameters`] if MD5 or SHA-256 has parameters.
+/// - [`ValueError::Length`]: the value is not exactly one entry.
+/// - [`ValueError::AlgorithmParameters`]: MD5 or SHA-256 has parameters.
 pub fn password_algorithm(value: &[u8]) -> Result<PasswordAlgorithm, ValueError> {
     let (algorithm, rest) = entry(value)?;
     if rest.is_empty() { Ok(algorithm) } else { Err(ValueError::Length) }
 }
 
-/// PASSWORD-ALGORITHMS (RFC 8489 §14.11): the entries in order of preference, up to and including
-/// the first that is malformed.
+/// Parses PASSWORD-ALGORITHMS (RFC 8489 §14.11). Returns the entries in order of preference, up to
+/// and including the first malformed entry.
 pub fn password_algorithms(
     value: &[u8],
 ) -> impl Iterator<Item = Result<PasswordAlgorithm, ValueError>> + '_ {
@@ -75,7 +76,8 @@ pub fn password_algorithms(
     })
 }
 
-/// One entry, and the rest behind it. The padding of the last one may be that of the attribute.
+/// Parses one entry, and returns the remaining bytes. The padding of the last entry may be that of
+/// the attribute.
 fn entry(value: &[u8]) -> Result<(PasswordAlgorithm, &[u8]), ValueError> {
     let Some((&[n0, n1, l0, l1], rest)) = value.split_first_chunk::<4>() else {
         return Err(ValueError::Length);
@@ -91,7 +93,7 @@ fn entry(value: &[u8]) -> Result<(PasswordAlgorithm, &[u8]), ValueError> {
     Ok((algorithm, rest.get(padded_len(len)..).unwrap_or_default()))
 }
 
-/// An entry without parameters, which is all that exist.
+/// Encodes an entry without parameters. No registered algorithm has parameters.
 pub(crate) fn encode_algorithm(algorithm: PasswordAlgorithm) -> [u8; 4] {
     let [n0, n1] = algorithm.0.to_be_bytes();
     [n0, n1, 0, 0]

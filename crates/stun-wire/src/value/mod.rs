@@ -1,8 +1,8 @@
-//! The values of attributes: one reader each, and the writers that
-//! [`MessageBuilder`](crate::MessageBuilder) uses.
+//! Values of attributes: a parser for each, and the encoders for
+//! [`MessageBuilder`](crate::MessageBuilder).
 //!
-//! A reader refuses unreadable values and nothing else: bits that the RFC tells receivers to
-//! ignore are ignored, and a number that means nothing is returned as it is.
+//! A parser rejects only unreadable values. Bits that receivers must ignore according to the RFC
+//! are ignored, and numbers without a meaning are returned unchanged.
 
 pub(crate) mod address;
 pub(crate) mod auth;
@@ -24,7 +24,7 @@ pub use turn::*;
 
 use crate::error::ValueError;
 
-/// A value of exactly `N` bytes.
+/// Converts a value of exactly `N` bytes.
 fn exactly<const N: usize>(value: &[u8]) -> Result<[u8; N], ValueError> {
     value.try_into().map_err(|_| ValueError::Length)
 }

@@ -2,8 +2,8 @@
 
 use crate::error::ValueError;
 
-/// The most bytes of text that are read: 127 characters of up to six bytes each, as RFC 5389
-/// counted them, and one (RFC 8489 §14.3, §14.8).
+/// Maximum length of accepted text in bytes: 127 characters of up to six bytes each, as in RFC
+/// 5389, plus one (RFC 8489 §14.3, §14.8).
 pub const TEXT_LEN_MAX: usize = 763;
 
 fn text(value: &[u8]) -> Result<&str, ValueError> {
@@ -13,55 +13,55 @@ fn text(value: &[u8]) -> Result<&str, ValueError> {
     core::str::from_utf8(value).map_err(|_| ValueError::Utf8)
 }
 
-/// USERNAME (RFC 8489 §14.3).
+/// Parses USERNAME (RFC 8489 §14.3).
 ///
 /// # Errors
-/// More than 763 bytes, or not UTF-8.
+/// The value exceeds 763 bytes, or is not UTF-8.
 pub fn username(value: &[u8]) -> Result<&str, ValueError> {
     text(value)
 }
 
-/// REALM (RFC 8489 §14.9).
+/// Parses REALM (RFC 8489 §14.9).
 ///
 /// # Errors
-/// More than 763 bytes, or not UTF-8.
+/// The value exceeds 763 bytes, or is not UTF-8.
 pub fn realm(value: &[u8]) -> Result<&str, ValueError> {
     text(value)
 }
 
-/// NONCE (RFC 8489 §14.10).
+/// Parses NONCE (RFC 8489 §14.10).
 ///
 /// # Errors
-/// More than 763 bytes, or not UTF-8.
+/// The value exceeds 763 bytes, or is not UTF-8.
 pub fn nonce(value: &[u8]) -> Result<&str, ValueError> {
     text(value)
 }
 
-/// SOFTWARE (RFC 8489 §14.14).
+/// Parses SOFTWARE (RFC 8489 §14.14).
 ///
 /// # Errors
-/// More than 763 bytes, or not UTF-8.
+/// The value exceeds 763 bytes, or is not UTF-8.
 pub fn software(value: &[u8]) -> Result<&str, ValueError> {
     text(value)
 }
 
-/// The reason phrase at the end of ERROR-CODE and ADDRESS-ERROR-CODE.
+/// Parses the reason phrase at the end of ERROR-CODE and ADDRESS-ERROR-CODE.
 pub(super) fn reason(value: &[u8]) -> Result<&str, ValueError> {
     text(value)
 }
 
-/// THIRD-PARTY-AUTHORIZATION (RFC 7635 §6.1): the server's name.
+/// Parses THIRD-PARTY-AUTHORIZATION (RFC 7635 §6.1): the server's name.
 ///
 /// # Errors
-/// More than 763 bytes, or not UTF-8.
+/// The value exceeds 763 bytes, or is not UTF-8.
 pub fn third_party_authorization(value: &[u8]) -> Result<&str, ValueError> {
     text(value)
 }
 
-/// ALTERNATE-DOMAIN (RFC 8489 §14.16): a DNS name of at most 255 ASCII characters.
+/// Parses ALTERNATE-DOMAIN (RFC 8489 §14.16): a DNS name of at most 255 ASCII characters.
 ///
 /// # Errors
-/// More than 255 bytes, or not ASCII.
+/// The value exceeds 255 bytes, or is not ASCII.
 pub fn alternate_domain(value: &[u8]) -> Result<&str, ValueError> {
     const DOMAIN_LEN_MAX: usize = 255;
     if value.len() > DOMAIN_LEN_MAX {

@@ -1,23 +1,23 @@
 //! ACCESS-TOKEN (RFC 7635 §6.2): an encrypted block that only the server and the authorization
-//! server can read. Encryption is the caller's.
+//! server can read. The caller decrypts and encrypts.
 
 use core::fmt;
 
 use crate::error::ValueError;
 
-/// The parts of ACCESS-TOKEN, still encrypted.
+/// Parts of ACCESS-TOKEN, still encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessToken<'a> {
-    /// The nonce of the AEAD.
+    /// Nonce of the AEAD.
     pub nonce: &'a [u8],
-    /// The encrypted block and the AEAD's tag.
+    /// Encrypted block, and the tag of the AEAD.
     pub encrypted: &'a [u8],
 }
 
 /// Content of the encrypted block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AccessTokenBlock<'a> {
-    /// The session key, which keys the integrity attributes.
+    /// Session key, used as the key of the integrity attributes.
     pub mac_key: &'a [u8],
     /// Time of issue: 48 bits of seconds since 1970, 16 bits of 1/64000 s.
     pub timestamp: u64,
@@ -35,19 +35,19 @@ impl fmt::Debug for AccessTokenBlock<'_> {
     }
 }
 
-/// ACCESS-TOKEN (RFC 7635 §6.2).
+/// Parses ACCESS-TOKEN (RFC 7635 §6.2).
 ///
 /// # Errors
-/// Shorter than it says.
+/// The value is shorter than the length field indicates.
 pub fn access_token(value: &[u8]) -> Result<AccessToken<'_>, ValueError> {
     let (nonce, encrypted) = counted(value)?;
     Ok(AccessToken { nonce, encrypted })
 }
 
-/// The block after decryption (RFC 7635 §6.2).
+/// Parses the block after decryption (RFC 7635 §6.2).
 ///
 /// # Errors
-/// Shorter or longer than it says.
+/// The length of the block does not match the length field.
 pub fn access_token_block(plain: &[u8]) -> Result<AccessTokenBlock<'_>, ValueError> {
     let (mac_key, rest) = counted(plain)?;
     let [time @ .., l0, l1, l2, l3] = super::exactly::<12>(rest)?;
@@ -59,8 +59,8 @@ pub fn access_token_block(plain: &[u8]) -> Result<AccessTokenBlock<'_>, ValueErr
 }
 
 impl AccessTokenBlock<'_> {
-    /// Writes the block as it is before encryption; `None` if `out` or the key's length field is
-    /// too small.
+    /// Writes the block in the form before encryption, and returns the length in bytes. Returns
+    /// `None` if `out` or the key's length field is too small.
     #[must_use]
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
         let key_len = u16::try_from(self.mac_key.len()).ok()?;
@@ -74,7 +74,7 @@ impl AccessTokenBlock<'_> {
     }
 }
 
-/// A 16-bit length, that many bytes, and the rest.
+/// Splits a value into the bytes counted by a 16-bit length prefix, and the remaining bytes.
 fn counted(value: &[u8]) -> Result<(&[u8], &[u8]), ValueError> {
     let (&len, rest) = value.split_first_chunk::<2>().ok_or(ValueError::Length)?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(len))).ok_or(ValueError::Length)

@@ -1,4 +1,4 @@
-//! A second, naive writer of messages, for messages that the builder refuses to make.
+//! A second, naive writer of messages, for messages that the builder cannot create.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod vectors;
@@ -10,7 +10,7 @@ use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 pub(crate) const ID: [u8; 12] =
     [0xb7, 0xe7, 0xa7, 0x01, 0xbc, 0x34, 0xd6, 0x86, 0xfa, 0x87, 0xdf, 0xae];
 
-/// Header and body; the length field is that of the body.
+/// Returns a header and a body. The length field is that of the body.
 pub(crate) fn message(message_type: u16, body: &[u8]) -> Vec<u8> {
     let len = u16::try_from(body.len()).expect("a body fits its length field");
     let mut out = Vec::new();
@@ -22,12 +22,12 @@ pub(crate) fn message(message_type: u16, body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// One attribute, padded with zeros.
+/// Returns one attribute, padded with zeros.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     attribute_padded(kind, value, 0)
 }
 
-/// One attribute, padded with `padding`.
+/// Returns one attribute, padded with `padding`.
 pub(crate) fn attribute_padded(kind: u16, value: &[u8], padding: u8) -> Vec<u8> {
     let len = u16::try_from(value.len()).expect("a value fits its length field");
     let mut out = Vec::new();
@@ -51,14 +51,14 @@ pub(crate) fn set_length(message: &mut [u8], len: usize) {
     message[2..4].copy_from_slice(&len.to_be_bytes());
 }
 
-/// Appends a right FINGERPRINT.
+/// Appends a correct FINGERPRINT.
 pub(crate) fn append_fingerprint(message: &mut Vec<u8>) {
     let value = fingerprint_of_length(message, message.len() + 8 - 20);
     append(message, 0x8028, &value);
 }
 
-/// The FINGERPRINT behind these bytes in a message with the length field `len`, by a bitwise CRC-32
-/// of our own.
+/// Computes FINGERPRINT after these bytes, in a message with the length field `len`, by an
+/// independent bitwise CRC-32.
 pub(crate) fn fingerprint_of_length(before: &[u8], len: usize) -> [u8; 4] {
     let mut before = before.to_vec();
     set_length(&mut before, len);
@@ -72,7 +72,7 @@ pub(crate) fn fingerprint_of_length(before: &[u8], len: usize) -> [u8; 4] {
     (!crc ^ 0x5354_554E).to_be_bytes()
 }
 
-/// Appends a MESSAGE-INTEGRITY that is right where it stands.
+/// Appends a MESSAGE-INTEGRITY that is correct at this position.
 pub(crate) fn append_sha1(message: &mut Vec<u8>, key: &[u8]) {
     let len = message.len() + 24 - 20;
     set_length(message, len);
@@ -81,12 +81,12 @@ pub(crate) fn append_sha1(message: &mut Vec<u8>, key: &[u8]) {
     append(message, 0x0008, &mac.finalize().into_bytes());
 }
 
-/// Appends a MESSAGE-INTEGRITY-SHA256 that is right where it stands.
+/// Appends a MESSAGE-INTEGRITY-SHA256 that is correct at this position.
 pub(crate) fn append_sha256(message: &mut Vec<u8>, key: &[u8]) {
     append_sha256_truncated(message, key, 32);
 }
 
-/// The same, truncated to `len` bytes, or with zeros behind it.
+/// Appends a MESSAGE-INTEGRITY-SHA256 truncated to `len` bytes, or extended with zeros.
 pub(crate) fn append_sha256_truncated(message: &mut Vec<u8>, key: &[u8], len: usize) {
     let total = message.len() + 4 + len.next_multiple_of(4) - 20;
     set_length(message, total);
@@ -97,7 +97,7 @@ pub(crate) fn append_sha256_truncated(message: &mut Vec<u8>, key: &[u8], len: us
     append(message, 0x001C, &mac);
 }
 
-/// Properties are tested with other cases in each run; `SEED=n` repeats one.
+/// Returns a configuration with other cases in each run; `SEED=n` repeats a run.
 pub(crate) fn seeded(cases: u32) -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(test_support::fresh_seed());
     ProptestConfig { cases, rng_seed, failure_persistence: None, ..Default::default() }

@@ -1,5 +1,6 @@
-//! Messages made by others: RFC 5769 §2.1 to §2.4, RFC 8489 appendix B.1, and three of our own
-//! with HMACs and CRCs computed by another implementation (Python's hmac and zlib).
+//! Messages from other sources: RFC 5769 §2.1 to §2.4, RFC 8489 appendix B.1, and three messages of
+//! this project. Their HMACs and CRCs were computed by another implementation (Python's hmac and
+//! zlib).
 
 /// RFC 5769 §2.1. Password `VOkJxbRl1RmTxUk/WvJxBt`, short-term.
 #[rustfmt::skip]
@@ -26,7 +27,7 @@ pub(crate) const REQUEST: &[u8] = &[
     0xe5, 0x7a, 0x3b, 0xcf,
 ];
 
-/// RFC 5769 §2.2: the answer to an IPv4 client.
+/// RFC 5769 §2.2: the response to an IPv4 client.
 #[rustfmt::skip]
 pub(crate) const RESPONSE_IPV4: &[u8] = &[
     0x01, 0x01, 0x00, 0x3c,                         // Binding success, length
@@ -47,7 +48,7 @@ pub(crate) const RESPONSE_IPV4: &[u8] = &[
     0xc0, 0x7d, 0x4c, 0x96,
 ];
 
-/// RFC 5769 §2.3: the answer to an IPv6 client.
+/// RFC 5769 §2.3: the response to an IPv6 client.
 #[rustfmt::skip]
 pub(crate) const RESPONSE_IPV6: &[u8] = &[
     0x01, 0x01, 0x00, 0x48,                         // Binding success, length
@@ -207,7 +208,7 @@ pub(crate) const TRUNCATED: &[u8] = &[
     0xfe, 0x51, 0xfa, 0x47,
 ];
 
-/// All that are well formed.
+/// All well-formed messages.
 pub(crate) const WELL_FORMED: &[&[u8]] = &[
     REQUEST,
     RESPONSE_IPV4,

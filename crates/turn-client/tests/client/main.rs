@@ -1,4 +1,4 @@
-//! The client against a server by hand, by section of the RFCs.
+//! Tests of the client with a scripted server, by section of the RFCs.
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on fails the test")]
 
 mod rfc7635_tokens;

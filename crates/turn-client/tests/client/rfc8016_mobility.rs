@@ -10,7 +10,7 @@ fn ticket_of(request: &[u8]) -> Option<Vec<u8>> {
     message.first(AttributeType::MOBILITY_TICKET).map(<[u8]>::to_vec)
 }
 
-/// A client with an allocation and its ticket `one`, made at 0 s.
+/// Returns a client with an allocation and the ticket `one`, granted at 0 s.
 fn mobile() -> Client {
     let mut client = Client::new(config());
     let options = AllocateOptions { mobility: true, ..AllocateOptions::default() };
@@ -47,7 +47,7 @@ fn a_client_moves_by_its_last_ticket() {
         client.handle_datagram(at(secs), &moved(&request, next));
         assert!(matches!(events(&mut client)[..], [Event::Refreshed { .. }]));
     }
-    // Later refreshes are ordinary ones.
+    // Later refreshes have no ticket.
     client.handle_timeout(at(600.0));
     assert_eq!(ticket_of(&sent(&mut client)), None);
 }
@@ -68,7 +68,7 @@ fn nothing_else_is_requested_before_the_ticket_is_answered() {
     assert_eq!(method(&sent(&mut client)), Method::CHANNEL_BIND);
 }
 
-/// Without an answer the ticket is shown again; if it is refused, the server has the word.
+/// Without a response, the ticket is sent again. After a refusal, the server's decision is final.
 #[test]
 fn a_ticket_that_is_refused_is_not_shown_again() {
     let mut client = mobile();

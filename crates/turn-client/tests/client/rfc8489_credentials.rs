@@ -1,4 +1,4 @@
-//! The long-term credential mechanism (RFC 8489 §9.2), as a client sees it.
+//! Long-term credential mechanism of a client (RFC 8489 §9.2).
 
 use crate::support::{Challenge, Integrity, REALM};
 use crate::support::{addr, allocated, answer, at, config, error, events, sent};
@@ -9,7 +9,7 @@ use turn_client::{
 };
 use turn_types::Transport;
 
-/// A client whose first Allocate got this challenge.
+/// Returns a client whose first Allocate received this challenge.
 fn challenged(config: ClientConfig, challenge: Challenge) -> Client {
     let mut client = Client::new(config);
     client.allocate(at(0.0), AllocateOptions::default()).unwrap();
@@ -79,7 +79,7 @@ fn uses_the_hash_of_the_name_where_wanted_and_offered() {
     assert!(Message::parse(&request).unwrap().first(AttributeType::USERNAME).is_some());
 }
 
-/// RFC 8489 §9.2.5: the nonce promises algorithms, and an attacker removed them.
+/// RFC 8489 §9.2.5: the nonce announces algorithms, and an attacker has removed the list.
 #[test]
 fn detects_a_bid_down() {
     let stripped = Challenge { algorithms: &[], ..Challenge::MODERN };
@@ -161,7 +161,7 @@ fn waits_for_an_answer_that_verifies() {
     let spoofed = [
         allocated(&request, 600, Integrity::None),
         allocated(&request, 600, Integrity::WrongKey),
-        // The weaker integrity in place of the one agreed on.
+        // The weaker integrity attribute instead of the negotiated one.
         allocated(&request, 600, Integrity::Sha1),
         error(&request, 400, Integrity::None),
         error(&request, 486, Integrity::WrongKey),
@@ -192,7 +192,7 @@ fn reports_violated_integrity_when_no_good_answer_came() {
     assert_eq!(events(&mut client), failed(Failure::IntegrityViolated), "at once");
 }
 
-/// RFC 8489 §9.2.5: other answers whose nonce promises algorithms and lists none are ignored.
+/// RFC 8489 §9.2.5: other responses without the algorithms announced by the nonce are ignored.
 #[test]
 fn ignores_an_answer_that_breaks_the_promise_of_its_nonce() {
     let mut client = challenged(config(), Challenge::MODERN);

@@ -8,7 +8,8 @@ use turn_client::{
 };
 use turn_types::{ClientAddr, Transport};
 
-/// Drives the clock from timeout to timeout; when something was sent, in milliseconds.
+/// Advances the clock from timeout to timeout. Returns the times of transmissions, and of the
+/// result, in milliseconds.
 fn transmissions(client: &mut Client) -> (Vec<u64>, u64, Vec<Vec<u8>>) {
     let (mut times, mut bytes, mut now) = (Vec::new(), Vec::new(), at(0.0));
     loop {

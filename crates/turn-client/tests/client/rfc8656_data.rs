@@ -28,7 +28,7 @@ fn reads_data_indications_of_peers_it_asked_for() {
         })
     };
     for payload in [&b""[..], b"a", b"four", b"hello"] {
-        // Even before the permission is confirmed: the answer may be behind the data.
+        // Even before the permission is confirmed: the response may arrive after the data.
         let datagram = from("192.0.2.50:7", payload);
         let expected = Incoming::Data { peer: peer("192.0.2.50:7"), payload, channel: None };
         assert_eq!(client.handle_datagram(at(0.1), &datagram), expected);

@@ -1,4 +1,4 @@
-//! Allocations, permissions and channels are refreshed, and losses are reported (RFC 8656 §§7-12).
+//! Refreshes of allocations, permissions and channels, and reports of losses (RFC 8656 §§7-12).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -137,8 +137,8 @@ fn refreshes_everything_before_it_ends() {
     // Before 600 s, 300 s and 600 s, each with a minute to spare.
     assert_eq!(of(Method::REFRESH), [540, 1_080]);
     assert_eq!(of(Method::CHANNEL_BIND), [0, 540, 1_080]);
-    // One peer at first, because the channel brings its own permission; then both in one request,
-    // and anew from each ChannelBind on.
+    // First one peer, because the channel includes its permission. Then both peers in one request,
+    // and again after each ChannelBind.
     let permissions = of(Method::CREATE_PERMISSION);
     assert!(permissions.starts_with(&[0, 240, 480]), "{permissions:?}");
     assert!(permissions.windows(2).all(|pair| pair[1] - pair[0] <= 240), "{permissions:?}");
@@ -181,7 +181,7 @@ fn many_permissions_share_requests_and_ten_are_in_flight_at_most() {
     asked.extend(serve(&mut client, at(0.1)).iter().flat_map(|request| peers_of(request)));
     assert_eq!(asked.len(), 200);
     assert_eq!(events(&mut client).len(), 200);
-    // Refreshed together, eight to a request but for the first ones, which went out alone.
+    // Refreshed together, eight per request. Only the first ones were sent separately.
     let refreshes = run(&mut client, 299.0);
     assert!((25..=36).contains(&refreshes.len()), "{} requests for 200", refreshes.len());
 }
@@ -227,7 +227,7 @@ fn a_refused_channel_is_given_up_and_keeps_its_number() {
     ));
     assert!(client.is_idle());
     assert_eq!(client.channel_of(peer("192.0.2.60:9000")), None);
-    // For five minutes the number may not name another peer (RFC 8656 §12).
+    // For five minutes, the number must not be bound to another peer (RFC 8656 §12).
     assert_ne!(client.bind_channel(at(1.0), peer("192.0.2.61:9000")).unwrap(), channel);
     assert_eq!(client.bind_channel(at(2.0), peer("192.0.2.60:9000")).unwrap(), channel);
 }

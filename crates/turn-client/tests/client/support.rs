@@ -1,4 +1,4 @@
-//! A scripted server: the tests choose its answers.
+//! Scripted server: the tests choose its responses.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) fn config() -> ClientConfig {
     ClientConfig::new(ServerAddr(addr("192.0.2.1:3478")), "alice", "wonderland", [7; 32])
 }
 
-/// Integrity attribute of the test server's answers.
+/// Integrity attribute of the test server's responses.
 #[derive(Clone, Copy)]
 pub(crate) enum Integrity {
     None,
@@ -48,7 +48,7 @@ fn key(kind: IntegrityKind) -> IntegrityKey {
     }
 }
 
-/// Answers `request`.
+/// Returns a response to `request`.
 pub(crate) fn answer(
     request: &[u8],
     class: Class,
@@ -91,7 +91,7 @@ pub(crate) struct Challenge {
 }
 
 impl Challenge {
-    /// A server of RFC 8489 that offers all it can.
+    /// Challenge of a server of RFC 8489 with all features.
     pub(crate) const MODERN: Self = Self {
         code: 401,
         features: Some(SecurityFeatures { password_algorithms: true, username_anonymity: true }),
@@ -99,7 +99,7 @@ impl Challenge {
         nonce: "first",
     };
 
-    /// A server of RFC 5389.
+    /// Challenge of a server of RFC 5389.
     pub(crate) const OLD: Self =
         Self { code: 401, features: None, algorithms: &[], nonce: "an-old-nonce" };
 
@@ -116,7 +116,7 @@ impl Challenge {
     }
 }
 
-/// A success to an Allocate, for `secs`.
+/// Returns a success response to an Allocate, for `secs` seconds.
 pub(crate) fn allocated(request: &[u8], secs: u32, integrity: Integrity) -> Vec<u8> {
     answer(request, Class::Success, integrity, |builder| {
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("198.51.100.1:50000"));
@@ -135,7 +135,7 @@ pub(crate) fn refreshed(request: &[u8], secs: u32) -> Vec<u8> {
     })
 }
 
-/// The one request that waits to be sent.
+/// Returns the only request that waits to be sent.
 pub(crate) fn sent(client: &mut Client) -> Vec<u8> {
     let mut all = all_sent(client);
     assert_eq!(all.len(), 1, "one request");
@@ -154,7 +154,7 @@ pub(crate) fn method(request: &[u8]) -> Method {
     Message::parse(request).unwrap().method()
 }
 
-/// A client with an allocation for 600 s made at 0 s at a modern server.
+/// Returns a client with an allocation for 600 s, granted at 0 s by a modern server.
 pub(crate) fn client_with_allocation() -> Client {
     let mut client = Client::new(config());
     client.allocate(at(0.0), AllocateOptions::default()).unwrap();
@@ -168,7 +168,7 @@ pub(crate) fn client_with_allocation() -> Client {
     client
 }
 
-/// Answers all requests of the client until it is idle; returns the requests.
+/// Answers all requests of the client until no request is in flight. Returns the requests.
 pub(crate) fn serve(client: &mut Client, now: Instant) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {

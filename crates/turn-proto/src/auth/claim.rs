@@ -1,4 +1,4 @@
-//! The claims of a request about its sender, before any proof.
+//! Claims in a request about the sender, before any proof.
 
 use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, UserName, userhash, value};
 use turn_types::{ClientAddr, Now};
@@ -7,32 +7,33 @@ use super::nonce::{self, Issuer, NonceState, Ports};
 use crate::io::Refusal;
 use crate::policy::RealmRules;
 
-/// The password algorithms we offer, preferred first: MD5 is for old clients (RFC 8489 §16.1.3).
+/// Password algorithms offered to clients, preferred first. MD5 is for old clients (RFC 8489
+/// §16.1.3).
 pub(super) const OFFERED: [PasswordAlgorithm; 2] =
     [PasswordAlgorithm::SHA256, PasswordAlgorithm::MD5];
 
-/// PASSWORD-ALGORITHMS as we send it. A client repeats it byte for byte, or somebody on the way has
-/// shortened the list.
+/// PASSWORD-ALGORITHMS as sent to clients. A client repeats these bytes exactly, unless an attacker
+/// on the path has shortened the list.
 const OFFERED_BYTES: [u8; 8] = {
     let [[a0, a1], [b0, b1]] = [OFFERED[0].0.to_be_bytes(), OFFERED[1].0.to_be_bytes()];
     [a0, a1, 0, 0, b0, b1, 0, 0]
 };
 
-/// The issuer of the nonces of a realm.
+/// Returns the issuer of a realm's nonces.
 pub(super) fn issuer(rules: RealmRules<'_>) -> Issuer<'_> {
     Issuer { key: &rules.auth.nonce_key, realm: rules.name }
 }
 
-/// The claimed user of a request with a nonce that was given to its address.
+/// Claimed user of a request with a nonce issued to the sender's address.
 #[derive(Clone, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) user: ClaimedUser<'a>,
-    /// PASSWORD-ALGORITHM; `None` is an old client, for which the key is MD5.
+    /// PASSWORD-ALGORITHM. `None`: an old client, whose key is MD5.
     pub(super) algorithm: Option<PasswordAlgorithm>,
     pub(super) nonce_is_stale: bool,
 }
 
-/// The user attribute of a request.
+/// User attribute of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ClaimedUser<'a> {
     /// USERNAME.
@@ -44,26 +45,27 @@ pub(super) enum ClaimedUser<'a> {
 /// USERNAME of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClaimedName<'a> {
-    /// Name as the client sent it: the client's key is made of these bytes (RFC 8489 §9.2.2).
+    /// Name in the client's spelling. The client's key is derived from these bytes (RFC 8489
+    /// §9.2.2).
     pub(super) sent: &'a str,
-    /// Form of the name, by which everything else knows the user.
+    /// Canonical form of the name, which identifies the user everywhere else.
     pub(super) form: UserName<'a>,
 }
 
 impl ClaimedName<'_> {
-    /// Returns the form of the name.
+    /// Returns the canonical form of the name.
     pub(super) fn form(&self) -> &str {
         self.form.as_str()
     }
 
-    /// Returns the name as the client sent it, if its form is another one.
+    /// Returns the client's spelling of the name, if different from the canonical form.
     pub(super) fn other_spelling(&self) -> Option<&str> {
         (self.sent != self.form()).then_some(self.sent)
     }
 }
 
 impl<'a> Claim<'a> {
-    /// Reads the claims of a request, and refuses the impossible ones.
+    /// Reads the claims of a request, and refuses impossible claims.
     pub(super) fn read(
         rules: RealmRules<'_>,
         now: Now,
@@ -76,8 +78,8 @@ impl<'a> Claim<'a> {
         let user = UserAttribute::read(message)?;
         let realm = message.first(AttributeType::REALM).ok_or(Refusal::IncompleteCredentials)?;
         let nonce = message.first(AttributeType::NONCE).ok_or(Refusal::IncompleteCredentials)?;
-        // What the client was given on the connection that has its allocation is good on those for
-        // data, where libraries in the field take 438 for a final word (RFC 6062 §4.3).
+        // A data connection may use the nonce of the connection that has the allocation. Some
+        // client libraries treat a 438 on data connections as final (RFC 6062 §4.3).
         let ports =
             if message.method() == Method::CONNECTION_BIND { Ports::Any } else { Ports::Own };
         let judged =
@@ -87,7 +89,7 @@ impl<'a> Claim<'a> {
             NonceState::Stale(features) => (features, true),
             NonceState::Invalid => return Err(Refusal::InvalidNonce),
         };
-        // The nonce tells what was offered with it, whatever is offered by now.
+        // The nonce contains the features offered with it, which may differ from the current offer.
         let algorithm = algorithm(message, features.password_algorithms)?;
         if realm != rules.name.as_bytes() {
             return Err(Refusal::WrongRealm);
@@ -96,7 +98,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The user attribute of a request as sent.
+/// User attribute of a request as sent.
 enum UserAttribute<'a> {
     Name(&'a str),
     Hash([u8; 32]),
@@ -115,7 +117,7 @@ impl<'a> UserAttribute<'a> {
         }
     }
 
-    /// Brings a name into its form: only of a client with a nonce of ours.
+    /// Converts a name to canonical form. Called only after the nonce check.
     fn claimed(self) -> Result<ClaimedUser<'a>, Refusal> {
         Ok(match self {
             Self::Name(sent) => {
@@ -128,7 +130,7 @@ impl<'a> UserAttribute<'a> {
 }
 
 impl ClaimedUser<'_> {
-    /// Returns true for the user of that name.
+    /// Returns true if the claimed user has this name.
     pub(super) fn is(&self, name: &str, realm: &str) -> bool {
         match self {
             Self::Name(claimed) => claimed.form() == name,
@@ -137,8 +139,8 @@ impl ClaimedUser<'_> {
     }
 }
 
-/// The algorithm of the key: either the request has neither attribute, or the list equals the one
-/// that was `offered` and the choice is one of it (RFC 8489 §9.2.4).
+/// Returns the algorithm of the key. Either the request has neither attribute, or the list equals
+/// the `offered` list and contains the choice (RFC 8489 §9.2.4).
 fn algorithm(message: &Message<'_>, offered: bool) -> Result<Option<PasswordAlgorithm>, Refusal> {
     let chosen = message.first(AttributeType::PASSWORD_ALGORITHM);
     let list = message.first(AttributeType::PASSWORD_ALGORITHMS);

@@ -1,10 +1,10 @@
-//! Nonces that need no memory (RFC 8489 §§9.2, 16; RFC 7616 §5).
+//! Stateless nonces (RFC 8489 §§9.2, 16; RFC 7616 §5).
 //!
-//! A nonce is the cookie that names the security features, the time it was made, the client's port,
-//! and an HMAC over that, the client's address and the realm. So a nonce given to one client is of
-//! no use to another, nor in another realm, it cannot be made up or made younger, and its features
-//! cannot be argued away. The port is in it for clients that come from another port with it: a
-//! connection that ConnectionBind is for (RFC 6062) has a port of its own.
+//! A nonce contains the cookie with the security features, the time of issue, the client's port,
+//! and an HMAC. The HMAC covers these fields, the client's address and the realm. A nonce is
+//! therefore invalid for other clients and realms, and cannot be forged. The time and the features
+//! cannot be altered. The port is a readable field for clients that may use the nonce from another
+//! port. ConnectionBind (RFC 6062) arrives on a separate connection with another port.
 //!
 //! ```text
 //! obMatJos2 gAAA ....................... = 36 characters
@@ -26,10 +26,11 @@ use zeroize::Zeroizing;
 
 use crate::policy::NonceKey;
 
-/// Label of keys that are made of a shared secret.
+/// Label for keys derived from a shared secret.
 const SHARED: &[u8] = b"nonces of several servers";
 
-/// The key of nonces that servers with the same secret accept from each other.
+/// Returns the nonce key for servers with the same secret. These servers accept nonces from each
+/// other.
 #[must_use]
 pub fn shared_nonce_key(secret: &[u8]) -> NonceKey {
     let Ok(mut mac) = <Hmac<Sha256>>::new_from_slice(secret) else {
@@ -39,22 +40,22 @@ pub fn shared_nonce_key(secret: &[u8]) -> NonceKey {
     NonceKey::new(mac.finalize().into_bytes().into())
 }
 
-/// Bytes of the time, in seconds modulo 2^32.
+/// Length of the time in bytes, in seconds modulo 2^32.
 const TIME_LEN: usize = 4;
-/// Bytes of the port.
+/// Length of the port in bytes.
 const PORT_LEN: usize = 2;
-/// Bytes of both.
+/// Length of time and port in bytes.
 const HEAD_LEN: usize = TIME_LEN + PORT_LEN;
-/// Bytes of the HMAC: 88 bits, so that guessing is hopeless and a challenge stays small.
+/// Length of the HMAC in bytes. 88 bits make guessing hopeless, and keep a challenge small.
 const TAG_LEN: usize = 11;
-/// Characters of time, port and HMAC in base64 without padding.
+/// Length of time, port and HMAC in characters of base64 without padding.
 const BODY_LEN: usize = ((HEAD_LEN + TAG_LEN) * 4).div_ceil(3);
-/// Characters of a nonce.
+/// Length of a nonce in characters.
 const NONCE_LEN: usize = NONCE_COOKIE_LEN + BODY_LEN;
 
 const _: () = assert!(NONCE_LEN == 36);
 
-/// A nonce in ASCII.
+/// Nonce in ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce([u8; NONCE_LEN]);
 
@@ -64,35 +65,35 @@ impl Nonce {
     }
 }
 
-/// State of a nonce.
+/// Validity of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NonceState {
-    /// Ours, given to this client with these features, not too old.
+    /// The nonce was issued to this client with these features, and is not too old.
     Fresh(SecurityFeatures),
-    /// Ours, given to this client with these features, too old.
+    /// The nonce was issued to this client with these features, and is too old.
     Stale(SecurityFeatures),
-    /// Never given to this client.
+    /// The nonce was never issued to this client.
     Invalid,
 }
 
-/// From which ports of its client's address a nonce is good.
+/// Ports of the client's address from which a nonce is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// That to which it was given (RFC 8489 §9.2.4).
+    /// Only the port to which the nonce was issued (RFC 8489 §9.2.4).
     Own,
-    /// Any.
+    /// Any port.
     Any,
 }
 
-/// The issuer of a nonce.
+/// Issuer of a nonce.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issuer<'a> {
     pub(crate) key: &'a NonceKey,
-    /// The name of the realm that it is for.
+    /// Name of the realm in which the nonce is valid.
     pub(crate) realm: &'a str,
 }
 
-/// A nonce for `client`.
+/// Issues a nonce for `client`.
 pub(crate) fn mint(
     issuer: Issuer<'_>,
     now: UnixSeconds,
@@ -113,7 +114,7 @@ pub(crate) fn mint(
     Nonce(nonce)
 }
 
-/// Judges the nonce in a request of `client`. Nonces are valid for `lifetime`.
+/// Validates the nonce in a request of `client`. Nonces are valid for `lifetime`.
 pub(crate) fn judge(
     issuer: Issuer<'_>,
     now: UnixSeconds,
@@ -129,7 +130,8 @@ pub(crate) fn judge(
     read(issuer, client.ip(), nonce).filter(of_client).map_or(
         NonceState::Invalid,
         |(time, _, features)| {
-            // One from the future was made before the clock was set back: its age is unknown.
+            // A nonce from the future was issued before the clock was set back, so the age is
+            // unknown.
             let age = seconds(now).wrapping_sub(time);
             if u64::from(age) <= lifetime.as_secs() {
                 NonceState::Fresh(features)
@@ -140,12 +142,12 @@ pub(crate) fn judge(
     )
 }
 
-/// The time and port of an authentic nonce, and the features it names.
+/// Returns the time, port and features of an authentic nonce.
 fn read(issuer: Issuer<'_>, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, SecurityFeatures)> {
     let nonce: &[u8; NONCE_LEN] = nonce.try_into().ok()?;
     let (cookie, encoded) = nonce.split_first_chunk::<NONCE_COOKIE_LEN>()?;
     let mut body = [0; HEAD_LEN + TAG_LEN];
-    // Refuses bits behind the last byte, so that no nonce has two spellings.
+    // Unused bits after the last byte must be zero, so no nonce has two spellings.
     BASE64_STANDARD_NO_PAD.decode_slice(encoded, &mut body).ok()?;
     let (front, tag) = body.split_first_chunk::<HEAD_LEN>()?;
     let authentic: bool = hmac(issuer, client, cookie, front).ct_eq(tag).into();
@@ -155,7 +157,7 @@ fn read(issuer: Issuer<'_>, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, S
     authentic.then_some((time, u16::from_be_bytes(port), features))
 }
 
-/// The tag that binds a nonce to its features, its time and port, its client, and its realm.
+/// Returns the tag that binds a nonce to features, time, port, client address and realm.
 fn hmac(
     issuer: Issuer<'_>,
     client: IpAddr,
@@ -166,11 +168,11 @@ fn hmac(
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
-    // HMAC fills its key up to a block with zeros itself (RFC 2104 §2); a whole block cannot fail.
+    // HMAC pads its key with zeros to a block (RFC 2104 §2). A key of block length cannot fail.
     let mut block = Zeroizing::new([0; 64]);
     block[..32].copy_from_slice(issuer.key.expose());
     let mut mac = <Hmac<Sha256>>::new((&*block).into());
-    // All but the last are of fixed length, so that no two inputs are the same bytes.
+    // All fields except the last have fixed lengths, so different inputs have different bytes.
     for part in [cookie, front, &ip.octets(), issuer.realm.as_bytes()] {
         mac.update(part);
     }
@@ -179,7 +181,7 @@ fn hmac(
     tag
 }
 
-/// Seconds modulo 2^32: ages are differences, and no nonce lives for 136 years.
+/// Returns seconds modulo 2^32. Ages are differences, and no nonce lives for 136 years.
 #[expect(clippy::cast_possible_truncation, reason = "the modulus is meant")]
 const fn seconds(time: UnixSeconds) -> u32 {
     time.0 as u32

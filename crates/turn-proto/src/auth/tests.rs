@@ -49,12 +49,12 @@ struct Ask {
     algorithm: Option<PasswordAlgorithm>,
     algorithms: Option<Vec<PasswordAlgorithm>>,
     lifetime: Option<u32>,
-    /// Password and the kind of integrity.
+    /// Password and kind of integrity.
     integrity: Option<(String, IntegrityKind)>,
 }
 
 impl Ask {
-    /// A plain RFC 5389 request of `user`.
+    /// Returns a plain RFC 5389 request of `user`.
     fn by(user: &str, password: &str, policy: &Policy) -> Self {
         let nonce = mint(
             claim::issuer(policy.own_rules()),
@@ -144,7 +144,7 @@ fn ann() -> UserAnswer {
     })
 }
 
-/// A grant whose keys were confirmed recently.
+/// Returns a grant with recently confirmed keys.
 fn confirmed(grant: &Grant) -> Option<KnownGrant<'_>> {
     Some(KnownGrant { grant, is_due: false })
 }
@@ -160,7 +160,7 @@ fn first(policy: &Policy, ask: &Ask) -> AuthStep {
     )
 }
 
-/// Both steps; the database answers the look-up with `answer`.
+/// Performs both steps. The database responds to the look-up with `answer`.
 fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
@@ -228,7 +228,7 @@ fn the_first_rule_that_is_broken_decides() {
             .as_bytes()
             .to_vec();
     let shortened = Some(Vec::from([PasswordAlgorithm::MD5]));
-    // Each row breaks its own rule and all that come later.
+    // Each row breaks its own rule and all later rules.
     let broken = |from: usize| {
         sound().with(|ask| {
             if from <= 6 {
@@ -298,7 +298,7 @@ fn credentials_must_be_complete_and_well_formed() {
     assert_eq!(refused(&first(&policy, &long)), Refusal::InvalidUsername, "well-formed, nobody's");
 }
 
-/// The database has names in their form, with keys of that form.
+/// The database has names in canonical form, with keys of that form.
 #[test]
 fn a_user_is_looked_up_by_the_form_of_the_name() {
     let policy = policy();
@@ -376,7 +376,7 @@ fn whom_the_database_does_not_know_is_refused_and_an_outage_is_no_refusal() {
     assert_eq!(refused(&both(&policy, NOW, &ask, &UserAnswer::Unknown)), Refusal::UnknownUser);
     let outage = refused(&both(&policy, NOW, &ask, &UserAnswer::Unavailable));
     assert_eq!((outage, outage.code()), (Refusal::UserDatabaseUnavailable, 500));
-    // The key that stands in for an unknown user's opens nothing.
+    // The substitute key for an unknown user opens nothing.
     let zero = Ask::by("eve", "right", &policy).with(|ask| ask.integrity = None).bytes();
     let mut out = [0; 1500];
     let id = TransactionId([9; 12]);
@@ -466,7 +466,7 @@ fn a_time_limited_credential_ends_with_its_time() {
     accepted(ask(Method::REFRESH, None, &policy));
     accepted(ask(Method::CREATE_PERMISSION, None, &policy));
     assert_eq!(refused(&ask(Method::ALLOCATE, None, &policy)), run_out);
-    // Who cannot prove the credential is not told that it has run out.
+    // A client that cannot prove the credential does not learn about the expiry.
     policy.auth.users = false;
     assert_eq!(refused(&first(&policy, &Ask::by(name, "guess", &policy))), Refusal::WrongSecret);
     let before = Now { unix: UnixSeconds(NOW.unix.0 - 1), ..NOW };
@@ -547,8 +547,8 @@ fn a_challenge_has_what_the_next_try_needs() {
     }
 }
 
-/// A realm with a user that has an MD5 key alone offers no SHA-256, and its nonces say so: every
-/// client logs in by MD5, and no attacker on the path can have made the offer smaller
+/// A realm with a user that has only an MD5 key offers no SHA-256, and its nonces announce that.
+/// Every client logs in by MD5, and no attacker on the path can have made the offer smaller
 /// (8489-9.2.4-05).
 #[test]
 fn where_only_md5_keys_are_known_only_they_are_asked_for() {
@@ -570,10 +570,10 @@ fn where_only_md5_keys_are_known_only_they_are_asked_for() {
     assert!(nonce.starts_with(b"obMatJos2QAAA"), "USERHASH alone");
     let ask = Ask::by("ann", "right", &policy).with(|ask| ask.nonce = Some(nonce.to_vec()));
     accepted(both(&policy, NOW, &ask, &md5_only));
-    // It was not offered with this nonce.
+    // The algorithm was not offered with this nonce.
     let chosen = ask.choosing(PasswordAlgorithm::MD5);
     assert_eq!(refused(&both(&policy, NOW, &chosen, &md5_only)), Refusal::PasswordAlgorithms);
-    // A nonce from before goes on as it was given.
+    // An earlier nonce remains valid with its own features.
     let nonce =
         mint(claim::issuer(before.own_rules()), NOW.unix, client(), features(before.own_rules()));
     let ask = Ask::by("ann", "right", &policy)

@@ -1,6 +1,6 @@
-//! Time-limited credentials: a name that says until when it is good, and a password that follows
-//! from it and from a secret shared with the service that hands them out
-//! (draft-uberti-behave-turn-rest-00 §2.2). No look-up, no list of users.
+//! Time-limited credentials (draft-uberti-behave-turn-rest-00 §2.2). The name contains the expiry.
+//! The password is derived from the name and a secret shared with the service that issues
+//! credentials. Authentication needs no look-up and no list of users.
 
 use core::ops::Range;
 
@@ -11,36 +11,36 @@ use crate::credentials::UserKeys;
 use crate::policy::grant_limits::LimitsError;
 use crate::policy::{AuthPolicy, GrantLimits, SharedSecret};
 
-/// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some
-/// services write it, or `timestamp` alone; with another separator where the policy has one.
+/// Name with a time: `timestamp:userid` as in the draft, `userid:timestamp` as some services write
+/// it, or only `timestamp`. The policy may set another separator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeLimitedName<'a> {
-    /// Its expiry.
+    /// Expiry of the credential.
     pub(super) expires: UnixSeconds,
-    /// Account of the quotas: the user id, so that a new credential is no new quota; the whole name
-    /// where there is no user id.
+    /// Account of the quotas: the user id, so a new credential does not start a new quota. Without
+    /// a user id this is the complete name.
     pub(super) account: &'a str,
 }
 
-/// Years 2001 to 2286: the range that is taken for timestamps if the user id is a number as well.
+/// Range of numbers read as timestamps if the user id is also a number: the years 2001 to 2286.
 const TIMESTAMPS: Range<u64> = 1_000_000_000..10_000_000_000;
 
-/// Limit into the future of a timestamp before another number in the same range: services hand
-/// out credentials for hours, and a telephone number in that place is mostly further away.
+/// Maximum seconds into the future for a timestamp, if a second number could be the time. Services
+/// issue credentials for hours. A telephone number read as a timestamp is mostly further away.
 const AMBIGUOUS_WITHIN: u64 = 30 * 24 * 3600;
 
-/// Age of the second of two times, at most, for a time that has passed. An older number is the id
-/// of a user.
+/// Maximum seconds in the past for the second of two times to be the expiry. An older number is a
+/// user id.
 const RECENT: u64 = 30 * 24 * 3600;
 
 impl<'a> TimeLimitedName<'a> {
-    /// Reads a name; `None` if there is no time in it.
+    /// Reads a name. `None` if the name contains no time.
     ///
     /// A name of two numbers has its time in the part that looks like a timestamp. If both parts
-    /// do, or neither does, the first one is the time, as in the draft. An earlier second one is
-    /// the time in two cases: the first is more than 30 days ahead, or both look like timestamps
-    /// and the second has passed within 30 days or has not passed. A user whose id looks like a
-    /// time extends the life of a credential by at most 30 days.
+    /// look like timestamps, or neither, the first part is the time, as in the draft. The second
+    /// part is the time if it is earlier, in two cases. Either the first part is more than 30 days
+    /// ahead, or both parts look like timestamps and the second is at most 30 days old. A user with
+    /// an id that looks like a time extends a credential by at most 30 days.
     pub(super) fn parse(name: &'a str, separator: char, now: UnixSeconds) -> Option<Self> {
         let first =
             name.split_once(separator).and_then(|(time, user)| Some((seconds(time)?, user)));
@@ -65,14 +65,14 @@ impl<'a> TimeLimitedName<'a> {
         Some(Self { expires, account: if user.is_empty() { name } else { user } })
     }
 
-    /// The account, and the limits behind it where the policy has limits `in_names`: a password
-    /// covers both.
+    /// Returns the account and the limits in the name, if the policy permits limits `in_names`. The
+    /// password covers both.
     pub(super) fn limits(
         &self,
         in_names: bool,
     ) -> (&'a str, Result<Option<GrantLimits>, LimitsError>) {
         match self.account.split_once('?') {
-            // An account without a name would have no quota.
+            // An empty account name would have no quota.
             Some(("", limits)) if in_names => (self.account, limits.parse().map(Some)),
             Some((account, limits)) if in_names => (account, limits.parse().map(Some)),
             Some(_) | None => (self.account, Ok(None)),
@@ -80,8 +80,9 @@ impl<'a> TimeLimitedName<'a> {
     }
 }
 
-/// Reads a time-limited name as authentication does: returns the time of expiry and the account
-/// with its limits. `None` if there is no time in the name. Makers of names can check them with it.
+/// Reads a time-limited name as authentication does. Returns the expiry, and the account with its
+/// limits. `None` if the name contains no time. Programs that issue names can check names with this
+/// function.
 #[must_use]
 pub fn expiry_and_account(
     name: &str,
@@ -92,8 +93,8 @@ pub fn expiry_and_account(
     Some((expires, account))
 }
 
-/// Returns the account in a name that proved nothing: without the time and limits of a time-limited
-/// name, with the separator of the realm.
+/// Returns the account in an unproven name. Removes the time and limits of a time-limited name,
+/// with the separator of the realm.
 pub(crate) fn account_of<'a>(auth: &AuthPolicy, name: &'a str, now: UnixSeconds) -> &'a str {
     match TimeLimitedName::parse(name, auth.separator, now) {
         Some(parts) => parts.limits(auth.limits_in_names).0,
@@ -101,14 +102,14 @@ pub(crate) fn account_of<'a>(auth: &AuthPolicy, name: &'a str, now: UnixSeconds)
     }
 }
 
-/// A time in seconds since 1970, in decimal digits and nothing else.
+/// Parses a time in seconds since 1970, of decimal digits only.
 fn seconds(text: &str) -> Option<UnixSeconds> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().map(UnixSeconds)
 }
 
-/// The keys of a name under a secret; `None` if the realm is no OpaqueString, which settings see
-/// to.
+/// Returns the keys of a name under a secret. `None` if the realm is not an OpaqueString, which
+/// settings exclude.
 pub(super) fn keys(secret: &SharedSecret, name: &str, realm: &str) -> Option<UserKeys> {
     let password = time_limited_password(secret.secret.expose(), name);
     let keys = LongTermKeys::new(name, realm, &password).ok()?;
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The service writes the user first, and the user has an id that is a time.
+    /// The service writes the user id first, and this id looks like a time.
     #[test]
     fn an_id_that_is_a_time_does_not_hide_an_expiry() {
         const DAY: u64 = 24 * 3600;
@@ -170,7 +171,7 @@ mod tests {
                 }
             }
         }
-        // The service writes the expiry first: the id never makes it later.
+        // The service writes the expiry first. The id never extends the credential.
         for expiry in [now - 40 * DAY, now - 1, now + 600] {
             for id in [now - 40 * DAY, now - DAY, now + DAY, now + 40 * DAY] {
                 let name = format!("{expiry}:{id}");

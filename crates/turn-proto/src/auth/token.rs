@@ -1,11 +1,11 @@
-//! Access tokens (RFC 7635): an authorization server that shares a key with us hands out tokens,
-//! each with a session key and a time in it that only we can read. USERNAME names the shared key
-//! (the kid), ACCESS-TOKEN is the token, and the session key is that of the request's integrity
-//! (§7).
+//! Access tokens (RFC 7635). An authorization server shares a key with this server, and issues
+//! encrypted tokens. Each token contains a session key and a time, readable only by this server.
+//! USERNAME names the shared key (the kid), and ACCESS-TOKEN is the token. The request's integrity
+//! uses the session key (§7).
 //!
-//! A token is opened only behind the nonce check of [`super::claim`], so that unauthenticated
-//! senders cannot trigger decryption. It does not name its user: quotas count by token, and any
-//! token that the authorization server made is accepted.
+//! A token is decrypted only after the nonce check of [`super::claim`]. Unauthenticated senders can
+//! therefore not trigger decryption. A token does not name its user. Quotas apply to each token,
+//! and any token from the authorization server is accepted.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -23,16 +23,17 @@ use crate::io::Refusal;
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
 use crate::policy::{TokenAlgorithm, TokenAuthority, TokenKey};
 
-/// Tolerance between our clock and the authorization server's (RFC 7635 §7: Delta).
+/// Tolerance in seconds between the clocks of this server and the authorization server (RFC 7635
+/// §7: Delta).
 const CLOCK_TOLERANCE_SECS: u64 = 5;
 
-/// Bytes of an AES-GCM nonce (RFC 5116 §5.1).
+/// Length of an AES-GCM nonce in bytes (RFC 5116 §5.1).
 const NONCE_LEN: usize = 12;
 
-/// Bytes of a session key that coturn uses, of any number: as many as in an MD5 key.
+/// Number of bytes that coturn uses of a session key of any length: the length of an MD5 key.
 pub(super) const COTURN_KEY_LEN: usize = 16;
 
-/// Opens a token that was shown with the name of a key. Quotas count by token.
+/// Opens a token with the named key. The account of the grant identifies the token, for quotas.
 pub(super) fn open(
     realm: &Realm,
     authority: &TokenAuthority,
@@ -58,7 +59,7 @@ pub(super) fn open(
         renewed_by: None,
         account: account(kid, block.mac_key),
         keys: Keys::Token(keys),
-        // In the past if it may not be used any more, or not yet.
+        // The expiry is now or earlier if the token is expired or not yet valid.
         expires: Some(UnixSeconds(now.0.saturating_add(time_left(&block, now)))),
         allocations_max: None,
         limits: None,
@@ -66,8 +67,9 @@ pub(super) fn open(
     })
 }
 
-/// Returns true if the key that encrypts a token is one of the authority's. A key of the same name
-/// is another key. Grants of earlier versions have only the name.
+/// Returns true if the authority has the key that encrypted a token. Another key with the same name
+/// does not match. Grants of earlier versions have no digest of the key, and only the name is
+/// compared.
 pub(super) fn is_accepted(authority: &TokenAuthority, token: &TokenKeys) -> bool {
     let key = authority.key(&token.kid);
     key.is_some_and(|key| token.sealed_by.is_none_or(|sealed_by| sealed_by == digest(key)))
@@ -83,8 +85,8 @@ fn digest(key: &TokenKey) -> TokenKeyDigest {
     first
 }
 
-/// The block in a token that was made for us with this key: the server's name is authenticated with
-/// it (RFC 7635 §6.2).
+/// Returns the decrypted block of a token made with this key for this server. The encryption also
+/// authenticates the server's name (RFC 7635 §6.2).
 fn decrypt(key: &TokenKey, server_name: &str, token: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     if token.len() > TOKEN_BYTES_MAX {
         return None;
@@ -103,9 +105,9 @@ fn decrypt(key: &TokenKey, server_name: &str, token: &[u8]) -> Option<Zeroizing<
     plain.ok().map(Zeroizing::new)
 }
 
-/// Seconds for which a token is still good, 0 if it is not:
-/// `lifetime + Delta > abs(now - timestamp)` (RFC 7635 §7), and a lifetime granted under it is
-/// never longer than its own (§9).
+/// Returns the seconds for which a token is still valid, or 0:
+/// `lifetime + Delta > abs(now - timestamp)` (RFC 7635 §7). A lifetime granted with the token is
+/// never longer than the token's own lifetime (§9).
 fn time_left(block: &AccessTokenBlock<'_>, now: UnixSeconds) -> u64 {
     let made = block.timestamp >> 16;
     let lifetime = u64::from(block.lifetime_secs);
@@ -113,8 +115,8 @@ fn time_left(block: &AccessTokenBlock<'_>, now: UnixSeconds) -> u64 {
     left.min(lifetime)
 }
 
-/// The name of a token for quotas: a kid is that of everybody's key, the session key is one
-/// client's.
+/// Returns the account of a token for quotas. All users share the kid, and the session key belongs
+/// to one client.
 fn account(kid: &str, mac_key: &[u8]) -> Arc<str> {
     let digest = Sha256::digest(mac_key);
     let mut first = [0; 8];

@@ -1,4 +1,4 @@
-//! The result of authentication: one value, whatever proved it.
+//! Grant: the result of authentication, regardless of the kind of credential.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -11,25 +11,26 @@ use turn_types::{ClientAddr, Realm, Secret, UnixSeconds};
 use crate::policy::revoked::Revoked;
 use crate::policy::{GrantLimits, Policy};
 
-/// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
+/// Long-term keys of a user (RFC 8489 §9.2.2). The password is never stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserKeys {
     /// MD5(username ":" realm ":" password).
     pub md5: Secret<[u8; 16]>,
-    /// SHA-256 of the same; absent for users imported from a database that only has MD5 keys.
+    /// SHA-256(username ":" realm ":" password). Absent for users imported from a database that has
+    /// only MD5 keys.
     pub sha256: Option<Secret<[u8; 32]>>,
 }
 
-/// Keys of the MESSAGE-INTEGRITY of a client's requests.
+/// Keys for the MESSAGE-INTEGRITY of a client's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// The keys of a password.
+    /// Keys of a password.
     LongTerm(UserKeys),
-    /// The key of an access token.
+    /// Key of an access token.
     Token(TokenKeys),
 }
 
-/// The session key of an access token, and the key that encrypts the token.
+/// Session key of an access token, and the key that encrypts the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenKeys {
     /// Name of the encryption key.
@@ -39,7 +40,7 @@ pub(crate) struct TokenKeys {
     pub(crate) sealed_by: Option<TokenKeyDigest>,
 }
 
-/// Digest of an encryption key, which tells it from a later key of the same name.
+/// Digest of an encryption key, to distinguish the key from a later key of the same name.
 pub(crate) type TokenKeyDigest = [u8; 16];
 
 fields!(Grant {
@@ -66,46 +67,46 @@ impl Keys {
     }
 }
 
-/// MESSAGE-INTEGRITY of the responses to a request.
+/// MESSAGE-INTEGRITY for the responses to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Integrity {
-    /// Follows from the presence of password algorithms in the request, not from its kind of
-    /// integrity (RFC 8489 §9.2.4).
+    /// Kind of integrity. This depends on whether the request has password algorithms, not on the
+    /// request's kind of integrity (RFC 8489 §9.2.4).
     pub(crate) kind: IntegrityKind,
-    /// The key of the request.
+    /// Key that verified the request.
     pub(crate) key: IntegrityKey,
 }
 
 /// Permission to use the server, proved by a password, a shared secret or an access token. An
-/// allocation keeps the grant of its Allocate or of a later Refresh: keys, never a password (RFC
-/// 8656 §6).
+/// allocation stores the grant of its Allocate or of a later Refresh. Grants contain keys, never a
+/// password (RFC 8656 §6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) realm: Realm,
-    /// The authenticated name in its form ([`UserName`]); empty on an open
-    /// relay.
+    /// Authenticated name in canonical form ([`UserName`]); empty on an open relay.
     pub(crate) user: Arc<str>,
-    /// USERNAME of a time-limited credential as sent, where `user` is another spelling: the
-    /// password is made of it.
+    /// USERNAME of a time-limited credential as sent, if different from `user`. The password is
+    /// derived from this spelling.
     pub(crate) other_spelling: Option<Arc<str>>,
-    /// Account of the quotas: the name without the time stamp of a time-limited one.
+    /// Account of the quotas: the user name without the time stamp of a time-limited name.
     pub(crate) account: Arc<str>,
-    /// Account of the latest token, if the allocation was created with another token.
+    /// Account of the latest token, if different from `account`.
     pub(crate) renewed_by: Option<Arc<str>>,
-    /// Meaningless on an open relay.
+    /// Keys of the user, not used on an open relay.
     pub(crate) keys: Keys,
-    /// End of a time-limited credential or an access token.
+    /// Expiry of a time-limited credential or an access token.
     pub(crate) expires: Option<UnixSeconds>,
-    /// Limit of live allocations of this user instead of the realm's.
+    /// Maximum number of live allocations of this user, instead of the realm's limit.
     pub(crate) allocations_max: Option<u32>,
-    /// Limits of this credential beside those of its realm and user.
+    /// Limits of this credential, in addition to the limits of the realm and user.
     pub(crate) limits: Option<Arc<GrantLimits>>,
-    /// The database no longer has the user, or has other keys: the keys count in no outage.
+    /// True if the database no longer has the user, or has other keys. The keys are then not
+    /// accepted during an outage of the database.
     pub(crate) is_refuted: bool,
 }
 
 impl Grant {
-    /// A client of an open relay.
+    /// Returns the grant of a client of an open relay.
     pub(crate) fn anonymous(realm: Realm) -> Self {
         Self {
             realm,
@@ -121,23 +122,24 @@ impl Grant {
         }
     }
 
-    /// The client of the grant as it is counted in bounded tables and budgets.
+    /// Returns the client of the grant in the form counted by bounded tables and budgets.
     pub(crate) fn claimant(&self, client: ClientAddr) -> Claimant<'_> {
         Claimant::at(client.ip()).with_account(&self.realm, &self.account)
     }
 
-    /// The same where realms compete: the only realm of a server is not counted.
+    /// Returns [`Self::claimant`] for tables in which realms compete. The only realm of a server is
+    /// not counted.
     pub(crate) fn competing_claimant(&self, policy: &Policy, client: ClientAddr) -> Claimant<'_> {
         let claimant = self.claimant(client);
         if policy.realms.is_empty() { claimant.within_realm() } else { claimant }
     }
 
-    /// Returns the name that the credential was made for.
+    /// Returns the name for which the credential was made.
     pub(crate) fn sent_name(&self) -> &str {
         self.other_spelling.as_ref().unwrap_or(&self.user)
     }
 
-    /// Brings the name into its form: earlier versions kept names as clients sent them.
+    /// Brings the name into canonical form. Earlier versions stored names as clients sent them.
     pub(crate) fn in_form(self) -> Self {
         let form = UserName::form_of(&self.user);
         if *form == *self.user {
@@ -158,8 +160,8 @@ impl Grant {
         is_stored && !self.is_anonymous()
     }
 
-    /// Returns true if its name, account or token key is refused, or the account of the token that
-    /// was shown last. USERNAME of a token is no user's name.
+    /// Returns true if the user name, account or token key is revoked, or the account of the latest
+    /// token. USERNAME of a token is not the name of a user.
     pub(crate) fn is_revoked(&self, revoked: &Revoked) -> bool {
         let is_refused = |name: &Arc<str>| revoked.has_name(&self.realm, name);
         is_refused(&self.account)
@@ -170,9 +172,9 @@ impl Grant {
             }
     }
 
-    /// Returns true if both are of one user (RFC 8656 §5), and so of one realm. A token does not
-    /// name its user, and the next token of a session may have another key, so that any token of a
-    /// realm matches any other.
+    /// Returns true if both grants belong to the same user of the same realm (RFC 8656 §5). A token
+    /// does not name its user, and the next token of a session may have another key. Any two tokens
+    /// of a realm therefore match.
     pub(crate) fn is_same_user(&self, other: &Self) -> bool {
         let same = match (&self.keys, &other.keys) {
             (Keys::Token(_), Keys::Token(_)) => true,
@@ -182,8 +184,8 @@ impl Grant {
         same && self.realm == other.realm
     }
 
-    /// Returns true if `other` may take the allocation of this grant to another 5-tuple. A token
-    /// has to be the one shown last: a kid is shared by many users.
+    /// Returns true if `other` may move the allocation of this grant to another 5-tuple. A token
+    /// must be the latest token of the allocation, because many users share a kid.
     pub(crate) fn may_be_moved_by(&self, other: &Self) -> bool {
         let same_token = match (&self.keys, &other.keys) {
             (Keys::Token(own), Keys::Token(shown)) => own.kid == shown.kid && own.mac == shown.mac,
@@ -192,11 +194,12 @@ impl Grant {
         self.is_same_user(other) && same_token
     }
 
-    /// Takes over the name, keys and expiry of a token, or of another secret or password, in a
-    /// Refresh: the allocation ends with what its client uses now. The account of the quotas stays.
+    /// Replaces name, keys and expiry by those of another token, secret or password in a Refresh.
+    /// The allocation then depends on the client's current credential. The account of the quotas is
+    /// unchanged.
     pub(crate) fn renew(&mut self, other: &Self) {
         self.is_refuted = other.is_refuted;
-        // On a relay that was opened later, an equal key has proved no expiry.
+        // If the relay has since become an open relay, an equal key has proved no expiry.
         if other.keys.are_of_token() || other.keys != self.keys {
             self.user = Arc::clone(&other.user);
             self.other_spelling.clone_from(&other.other_spelling);
@@ -206,7 +209,7 @@ impl Grant {
         }
     }
 
-    /// Narrows its limits.
+    /// Narrows the limits of the grant.
     pub(crate) fn limit(&mut self, by: &GrantLimits) {
         if !by.is_empty() {
             let limits = self.limits.as_ref().map_or_else(|| by.clone(), |own| own.and(by));
@@ -214,24 +217,26 @@ impl Grant {
         }
     }
 
-    /// Live allocations that its account may have, in a realm with this quota; 0 is unlimited.
+    /// Returns the maximum number of live allocations of the account, in a realm with this quota; 0
+    /// is unlimited.
     pub(crate) fn allocations(&self, quota: u32) -> u32 {
         let quota = self.allocations_max.unwrap_or(quota);
         self.limits.as_ref().map_or(quota, |limits| limits.allocations(quota))
     }
 
-    /// Bytes per second of an allocation in a realm with this rate; 0 is unlimited.
+    /// Returns the maximum bytes per second of an allocation, in a realm with this rate; 0 is
+    /// unlimited.
     pub(crate) fn rate(&self, quota: u64) -> u64 {
         self.limits.as_ref().map_or(quota, |limits| limits.rate(quota))
     }
 
-    /// The part of `lifetime` that its limits allow.
+    /// Returns `lifetime`, reduced to the limits of the grant.
     pub(crate) fn limited(&self, lifetime: Duration) -> Duration {
         self.limits.as_ref().map_or(lifetime, |limits| limits.lifetime(lifetime))
     }
 
-    /// The part of `lifetime` that its limits allow, and before the end of the token: no allocation
-    /// outlives its token (RFC 7635 §9).
+    /// Returns `lifetime`, reduced to the limits of the grant and to the expiry of a token. No
+    /// allocation outlives its token (RFC 7635 §9).
     pub(crate) fn at_most(&self, lifetime: Duration, now: UnixSeconds) -> Duration {
         let lifetime = self.limited(lifetime);
         match (&self.keys, self.expires) {
@@ -271,7 +276,7 @@ mod tests {
         assert_eq!(ann.clone().in_form(), ann);
     }
 
-    /// Users of tokens share the key's name: the session key tells one user from another.
+    /// Users of tokens share the name of the key. The session key distinguishes the users.
     #[test]
     fn an_allocation_moves_with_its_user_or_its_own_token() {
         let ann = password("ann", 1);

@@ -1,9 +1,10 @@
-//! The attributes of Allocate (RFC 8656 §7.1, RFC 6062 §4.1, RFC 8016 §3.1), read in one place. An
-//! attribute that is added is read here, and is listed in
-//! [`is_understood`](crate::io::request::is_understood) if it is comprehension-required. As a field
-//! of [`AllocationAttributes`] it is kept with the allocation, is part of its snapshot
-//! (`store/snapshot.rs` gets another version) and of its record, which `admin/src/types/session.rs`
-//! shows.
+//! Attributes of Allocate (RFC 8656 §7.1, RFC 6062 §4.1, RFC 8016 §3.1), all read in this module.
+//!
+//! To add an attribute, read it in this module. If the attribute is comprehension-required, list
+//! the attribute in [`is_understood`](crate::io::request::is_understood). A field of
+//! [`AllocationAttributes`] is stored with the allocation, and is part of the allocation's snapshot
+//! and record. A new field needs a new version of `store/snapshot.rs`. `admin/src/types/session.rs`
+//! shows the record.
 
 use state_format::fields;
 use stun_wire::{AttributeType, Message, value};
@@ -12,47 +13,47 @@ use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 use super::refusal::Refusal;
 use crate::policy::{DefaultFamily, Policy, PortRequirement};
 
-/// REQUESTED-TRANSPORT: UDP (RFC 8656 §7.1).
+/// REQUESTED-TRANSPORT for UDP (RFC 8656 §7.1).
 const UDP: u8 = 17;
 
-/// REQUESTED-TRANSPORT: TCP (RFC 6062 §4.1).
+/// REQUESTED-TRANSPORT for TCP (RFC 6062 §4.1).
 const TCP: u8 = 6;
 
-/// The attributes of an Allocate that hold as long as its allocation.
+/// Attributes of an Allocate that are stored for the life of the allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationAttributes {
-    /// REQUESTED-TRANSPORT: the protocol that is relayed.
+    /// REQUESTED-TRANSPORT: the relayed protocol.
     pub protocol: RelayProtocol,
 }
 
 fields!(AllocationAttributes { 1 => protocol });
 
-/// The attributes of a well-formed Allocate.
+/// Attributes of a well-formed Allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocateRequest {
-    /// The attributes that the allocation keeps.
+    /// Attributes stored with the allocation.
     pub(crate) kept: AllocationAttributes,
     /// REQUESTED-ADDRESS-FAMILY, ADDITIONAL-ADDRESS-FAMILY, EVEN-PORT and RESERVATION-TOKEN.
     pub(crate) relayed: RequestedAddresses,
     /// LIFETIME in seconds.
     pub(crate) lifetime: Option<u32>,
-    /// An empty MOBILITY-TICKET: the client wants to move (RFC 8016 §3.1).
+    /// True for an empty MOBILITY-TICKET: the client wants to move (RFC 8016 §3.1).
     pub(crate) mobile: bool,
 }
 
-/// The relayed addresses that are requested.
+/// Relayed addresses requested by an Allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestedAddresses {
-    /// The reserved one of this token.
+    /// Reserved address of this RESERVATION-TOKEN.
     Reserved([u8; 8]),
-    /// One of this family.
+    /// Address of this family.
     One(IpFamily, PortRequirement),
-    /// One of each family, or either.
+    /// Address of each family. An address of either family is sufficient.
     Both(PortRequirement),
 }
 
 impl AllocateRequest {
-    /// Steps 3 to 9 of RFC 8656 §7.2, in that order.
+    /// Reads an Allocate by steps 3 to 9 of RFC 8656 §7.2, in the RFC's order.
     pub(crate) fn read(
         policy: &Policy,
         path: &ClientPath,
@@ -77,7 +78,7 @@ impl AllocateRequest {
                 let kind = AttributeType::DRAFT_ADDITIONAL_ADDRESS_FAMILY;
                 policy.rfc5766_clients.then(|| family_number(message, kind)).flatten()
             });
-        // DF of a packet that comes over IPv4 cannot be read, so that it cannot be translated to
+        // The DF bit of a packet received over IPv4 cannot be read, and therefore not translated to
         // IPv6 (RFC 8656 §3.7).
         let wants_v6 = [&requested, &additional].iter().any(|family| matches!(family, Some(Ok(2))));
         let over_v4 = path.five_tuple.client.family() == IpFamily::V4;
@@ -122,8 +123,8 @@ impl AllocateRequest {
     }
 }
 
-/// Returns true if TCP can be relayed for a request: over a connection, and without the attributes
-/// of datagrams and their ports (RFC 6062 §5.1).
+/// Returns true if TCP can be relayed for a request (RFC 6062 §5.1). The request must arrive over
+/// TCP or TLS, without attributes for datagrams and their ports.
 fn may_relay_tcp(path: &ClientPath, message: &Message<'_>) -> bool {
     const OF_DATAGRAMS: [AttributeType; 3] =
         [AttributeType::DONT_FRAGMENT, AttributeType::EVEN_PORT, AttributeType::RESERVATION_TOKEN];
@@ -134,14 +135,15 @@ fn may_relay_tcp(path: &ClientPath, message: &Message<'_>) -> bool {
     by_stream && OF_DATAGRAMS.iter().all(|kind| message.first(*kind).is_none())
 }
 
-/// An address family as it stands in the message; `Some(Err)` is malformed.
+/// Returns the address family number as sent. `Some(Err)`: the attribute is malformed.
 fn family_number(message: &Message<'_>, kind: AttributeType) -> Option<Result<u8, Refusal>> {
     let value = message.first(kind)?;
     Some(value::address_family(value).map_err(|_| Refusal::BadRequest))
 }
 
-/// Step 7: the requested family, the default without one, if it is served. A dual request is judged
-/// family by family later, for one of both is enough.
+/// Performs step 7 of RFC 8656 §7.2: returns the requested or default family, if the policy serves
+/// this family. Families of a dual request are checked later, because an address of one family is
+/// enough.
 fn served_family(
     policy: &Policy,
     client: IpFamily,
@@ -160,7 +162,7 @@ fn served_family(
     if served { Ok(family) } else { Err(without_relay_of(policy, family)) }
 }
 
-/// The reason for which no allocation can have an address of a family.
+/// Returns the reason why no allocation can have an address of a family.
 pub(crate) fn without_relay_of(policy: &Policy, family: IpFamily) -> Refusal {
     if policy.awaits_family(family) {
         Refusal::RelayAddressAbsent

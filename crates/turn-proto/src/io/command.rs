@@ -1,5 +1,5 @@
-//! Commands to the driver of the server. Each one with a [`PendingId`] is answered by one
-//! [`Event`](crate::Event); until then its request waits.
+//! Commands to the driver of the server. The driver reports the result of each command with a
+//! [`PendingId`] by one [`Event`](crate::Event). The request waits until then.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,147 +12,150 @@ use turn_types::{
 use super::route::{Route, RouteId};
 use super::worker::{BindRequest, Fetch, Question};
 
-/// Something to be done outside.
+/// Action for the driver to execute.
 #[derive(Debug)]
 pub enum Command {
-    /// Look up a user's keys; answered by [`Event::UserFound`](crate::Event::UserFound).
+    /// Look up a user's keys. The result is [`Event::UserFound`](crate::Event::UserFound).
     FindUser {
-        /// To be repeated in the answer.
+        /// Id to repeat in the event.
         pending: PendingId,
-        /// The client.
+        /// Client that sent the request.
         client: ClientAddr,
-        /// The client has the keys of the allocation on its 5-tuple, or the authorizer's consent to
-        /// one.
+        /// True if the client has proved the keys of the allocation on this 5-tuple, or has the
+        /// authorizer's consent to an allocation.
         has_allocation: bool,
-        /// The realm to look in.
+        /// Realm of the user.
         realm: Realm,
-        /// The user.
+        /// User to look up.
         user: UserQuery,
     },
-    /// Ask the authorizer about an Allocate that passed every check; answered by
+    /// Query the authorizer about an Allocate that passed every check. The result is
     /// [`Event::Authorized`](crate::Event::Authorized).
     Authorize {
-        /// To be repeated in the answer.
+        /// Id to repeat in the event.
         pending: PendingId,
-        /// The client that asks for an allocation.
+        /// Client that requests the allocation.
         applicant: Box<Applicant>,
     },
-    /// Open a relay socket; answered by [`Event::RelayOpened`](crate::Event::RelayOpened).
+    /// Open a relay socket. The result is [`Event::RelayOpened`](crate::Event::RelayOpened).
     OpenRelay {
-        /// To be repeated in the answer.
+        /// Id to repeat in the event.
         pending: PendingId,
-        /// The name of the socket from now on.
+        /// Name of the new socket.
         relay: RelayId,
-        /// The address and port to bind.
+        /// Address and port to bind.
         at: RelayedAddr,
     },
-    /// Close a relay socket, or stop listening; not answered. Its port is free once this command is
-    /// polled.
+    /// Close a relay socket, or stop listening. Has no result. The port becomes free when the
+    /// driver polls this command.
     CloseRelay {
-        /// The socket.
+        /// Socket to close.
         relay: RelayId,
     },
-    /// Pass a question on to another worker:
-    /// [`Server::answer_worker`](crate::Server::answer_worker) answers it by
-    /// [`Event::WorkerAnswered`](crate::Event::WorkerAnswered); if it cannot be passed on,
-    /// [`Question::unanswered`](crate::Question::unanswered) is the answer.
+    /// Pass a question to another worker. [`Server::answer_worker`](crate::Server::answer_worker)
+    /// of that worker answers, and the result is
+    /// [`Event::WorkerAnswered`](crate::Event::WorkerAnswered). If the question cannot be passed,
+    /// the driver returns [`Question::unanswered`](crate::Question::unanswered).
     AskWorker {
-        /// The worker.
+        /// Worker to query.
         worker: WorkerId,
-        /// The question.
+        /// Question for the worker.
         question: Box<Question>,
     },
-    /// Ask another worker to hand an allocation over: to withdraw it, and then to let it depart.
-    /// Answered by [`Server::arrive`](crate::Server::arrive) or
-    /// [`Event::FetchFailed`](crate::Event::FetchFailed); if neither comes it is asked again.
+    /// Fetch an allocation from another worker, which withdraws the routes and releases the
+    /// allocation. The result is [`Server::arrive`](crate::Server::arrive) or
+    /// [`Event::FetchFailed`](crate::Event::FetchFailed). Without a result the server repeats the
+    /// command.
     Fetch {
-        /// The worker.
+        /// Worker that has the allocation.
         worker: WorkerId,
-        /// The request.
+        /// Allocation to fetch.
         fetch: Fetch,
     },
-    /// Hand an allocation over to a worker that has not asked yet: as if it had.
+    /// Hand over an allocation as after [`Self::Fetch`], although the other worker has not sent the
+    /// fetch.
     HandOver(Fetch),
-    /// A user look-up takes too long: its request is to be answered without it. Answered at once by
+    /// Respond to a request without the overdue user look-up. The driver immediately returns
     /// [`Event::UserFound`](crate::Event::UserFound) with
-    /// [`UserAnswer::Unavailable`](crate::UserAnswer::Unavailable), whatever becomes of the
-    /// look-up.
+    /// [`UserAnswer::Unavailable`](crate::UserAnswer::Unavailable), regardless of the look-up's
+    /// later result.
     UserOverdue {
-        /// To be repeated in the answer.
+        /// Id to repeat in the event.
         pending: PendingId,
     },
-    /// A route is new, or anything in it but `id` has changed; not answered. A driver that ignores
-    /// it, or any other, forwards less and nothing wrong.
+    /// Set a new route, or a route changed in any field except `id`. Has no result. A driver may
+    /// ignore any of these commands: it then forwards less, and nothing wrongly.
     SetRoute(Box<Route>),
-    /// A route that was set is gone: its channel, relay socket or allocation ended, or the rules
-    /// forbid its peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its
-    /// socket.
+    /// Remove a route. The route's channel, relay socket or allocation has ended, or the rules now
+    /// forbid its peer or channel number. Has no result. This command precedes [`Self::CloseRelay`]
+    /// of the route's socket.
     RemoveRoute(RouteId),
-    /// Relay by no route until [`Self::ResumeRoutes`]: a new policy may deny peers of routes, which
-    /// are judged by then. Not answered, and not to be ignored.
+    /// Stop relaying by all routes until [`Self::ResumeRoutes`]. A new policy may deny peers of
+    /// routes, and is applied to all routes by then. Has no result. The driver must not ignore this
+    /// command.
     SuspendRoutes,
-    /// Relay by the routes that are set.
+    /// Resume relaying by the routes that are set.
     ResumeRoutes,
-    /// Something for an allocation that relays TCP; none comes unless
-    /// [`Policy::tcp_relaying`](crate::Policy::tcp_relaying) is set.
+    /// Execute a command for an allocation that relays TCP. Issued only with
+    /// [`Policy::tcp_relaying`](crate::Policy::tcp_relaying).
     Tcp(TcpCommand),
 }
 
-/// Something to be done outside for an allocation that relays TCP (RFC 6062).
+/// Action for the driver, for an allocation that relays TCP (RFC 6062).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TcpCommand {
-    /// Listen on a relayed address, in such a way that connections can leave from it as well;
-    /// answered by [`Event::RelayOpened`](crate::Event::RelayOpened).
+    /// Listen on a relayed address, and permit outgoing connections from the address. The result is
+    /// [`Event::RelayOpened`](crate::Event::RelayOpened).
     Listen {
-        /// To be repeated in the answer.
+        /// Id to repeat in the event.
         pending: PendingId,
-        /// The name of the listening socket from now on.
+        /// Name of the new listening socket.
         relay: RelayId,
-        /// The address and port to bind.
+        /// Address and port to bind.
         at: RelayedAddr,
     },
-    /// Connect to a peer from a relayed address; answered by
+    /// Connect to a peer from a relayed address. The result is
     /// [`Event::PeerConnected`](crate::Event::PeerConnected).
     Connect {
-        /// To be repeated in the answer.
+        /// Id to repeat in the event.
         pending: PendingId,
-        /// The name of the connection from now on.
+        /// Name of the new connection.
         connection: ConnectionId,
-        /// The relayed address and port to connect from.
+        /// Listening socket whose relayed address and port are the source of the connection.
         relay: RelayId,
-        /// The peer.
+        /// Peer to connect to.
         peer: PeerAddr,
     },
-    /// Close a connection with a peer, and with it the client's if they are one. Not answered, but
-    /// that one which is still being made has failed by it.
+    /// Close a connection with a peer, and a client connection bound to this connection. Has no
+    /// result, except that an unfinished connection attempt fails.
     Close {
-        /// The connection.
+        /// Connection to close.
         connection: ConnectionId,
     },
-    /// Take a ConnectionBind, and the stream that it came by with all that follows on it, to the
-    /// server of the worker that has the connection:
-    /// [`Server::bind_connection`](crate::Server::bind_connection). If it cannot be taken there:
+    /// Pass a ConnectionBind and the request's stream to
+    /// [`Server::bind_connection`](crate::Server::bind_connection) of the connection's worker. All
+    /// later bytes of the stream go there as well. If this is not possible, call
     /// [`Server::turn_bind_away`](crate::Server::turn_bind_away).
     Bind(Box<BindRequest>),
 }
 
-/// An authenticated client that asks for an allocation.
+/// Authenticated client that requests an allocation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Applicant {
-    /// Its realm.
+    /// Realm of the client.
     pub realm: Realm,
-    /// The authenticated name: of a time-limited credential with its time, of an access token that
-    /// of its key.
+    /// Authenticated name. The name of a time-limited credential includes the time. For an access
+    /// token this is the name of the token's key.
     pub user: Arc<str>,
-    /// Account of its quotas: the name without time and limits.
+    /// Account of the quotas: the name without time and limits.
     pub account: Arc<str>,
-    /// Its transport, and its address as the server sees it.
+    /// Transport of the client.
     pub transport: Transport,
-    /// As above.
+    /// Address of the client as received by the server.
     pub client: ClientAddr,
 }
 
-/// The user attribute of a request.
+/// User attribute of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserQuery {
     /// USERNAME.

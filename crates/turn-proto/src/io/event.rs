@@ -1,4 +1,4 @@
-//! Events for the server from outside, other than packets and time.
+//! Results of commands, as events for the server.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -9,115 +9,116 @@ use super::worker::{Fetch, WorkerAnswer};
 use crate::credentials::UserKeys;
 use crate::policy::GrantLimits;
 
-/// The answer to a [`Command`](crate::Command).
+/// Result of a [`Command`](crate::Command).
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A user was looked up.
+    /// Result of a user look-up.
     UserFound {
-        /// From the command.
+        /// Id from the command.
         pending: PendingId,
-        /// The result of the look-up.
+        /// Response of the user database.
         answer: UserAnswer,
     },
-    /// The authorizer was asked about an Allocate.
+    /// Result of an authorizer query about an Allocate.
     Authorized {
-        /// From the command.
+        /// Id from the command.
         pending: PendingId,
-        /// Its answer.
+        /// Decision of the authorizer.
         answer: Authorization,
     },
-    /// A relay socket was opened, or could not be.
+    /// Result of opening a relay socket.
     RelayOpened {
-        /// From the command.
+        /// Id from the command.
         pending: PendingId,
-        /// From the command.
+        /// Name of the socket from the command.
         relay: RelayId,
-        /// Success if it is open.
+        /// Success if the socket is open.
         result: Result<(), OpenRelayError>,
     },
-    /// A connection with a peer was made, or could not be.
+    /// Result of connecting to a peer.
     PeerConnected {
-        /// From the command.
+        /// Id from the command.
         pending: PendingId,
-        /// From the command.
+        /// Name of the connection from the command.
         connection: ConnectionId,
-        /// Success if it is there.
+        /// Success if the connection is established.
         result: Result<(), ConnectError>,
     },
-    /// Another worker has answered.
+    /// Response of another worker to a question.
     WorkerAnswered(Box<WorkerAnswer>),
-    /// Another worker does not hand an allocation over, or cannot be asked.
+    /// Failed fetch: another worker does not hand over the allocation, or cannot be reached.
     FetchFailed(Fetch),
 }
 
-/// Answer of the authorizer.
+/// Response of the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorization {
     /// The client may have the allocation, within these limits.
     Granted(GrantLimits),
-    /// It may not.
+    /// The client may not have the allocation.
     Denied,
-    /// The authorizer failed, or gave no answer in time: the policy decides.
+    /// The authorizer failed, or did not respond in time. The policy decides.
     Unavailable,
-    /// Response without a decision, or a failure between decisions: the client is refused.
+    /// The response contained no decision, or the authorizer failed between decisions. The client
+    /// is refused.
     Unusable,
-    /// Too many questions wait, or the authorizer answered only other questions in time: the client
+    /// Too many queries wait, or the authorizer responded in time only to other queries. The client
     /// is refused.
     Overloaded,
 }
 
-/// Answer of the user database.
+/// Response of the user database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserAnswer {
-    /// There is such a user.
+    /// The user exists.
     Known(User),
-    /// The database failed. The user as the database has last confirmed it: valid for a login, and
-    /// no confirmation of keys.
+    /// The database failed. The user is as the database has last confirmed it. The keys are valid
+    /// for a login, but are not confirmed.
     LastKnown(User),
-    /// There is none.
+    /// The user does not exist.
     Unknown,
-    /// The database failed, or gave no answer in time. The client of an allocation continues with
-    /// its last known keys; any other gets 500 and tries again.
+    /// The database failed, or did not respond in time. The client of an allocation continues with
+    /// its last known keys. Any other client gets 500 and tries again.
     Unavailable,
-    /// The database failed, and an operator has changed the user since the last answer. Earlier
-    /// keys are not valid: any client gets 500 and tries again.
+    /// The database failed, and an operator has changed the user since the last response. Earlier
+    /// keys are not valid. Any client gets 500 and tries again.
     Unconfirmed,
-    /// The database was not asked, as too many look-ups wait. No client is served; over UDP the
-    /// request is dropped, and the client retransmits.
+    /// The database was not queried, because too many look-ups wait. No client is served. Over UDP
+    /// the request is dropped, and the client retransmits.
     Overloaded,
 }
 
-/// A user of the database.
+/// User of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The name in clear, also when it was looked up by its hash.
+    /// Name in clear text, also after a look-up by USERHASH.
     pub name: Arc<str>,
-    /// The keys.
+    /// Keys of the user.
     pub keys: UserKeys,
-    /// A limit of live allocations for this user instead of the policy's.
+    /// Maximum number of live allocations for this user, instead of the policy's limit.
     pub allocations_max: Option<u32>,
 }
 
-/// Why a relay socket could not be opened.
+/// Reason why a relay socket could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenRelayError {
-    /// Somebody else on this host has the port: another one may do.
+    /// Another process on this host uses the port. Another port may be free.
     PortTaken,
     /// The host does not have the address.
     AddressAbsent,
-    /// No file descriptors, no memory: no other port will do.
+    /// The process has no file descriptors or memory left. No other port will help.
     Exhausted,
 }
 
-/// A connection with a peer could not be made: it was refused, the peer does not answer, there is
-/// no way to it, or it was closed on the way. The client is told nothing finer (447).
+/// Failure to connect to a peer: refused, no response, no route, or closed during the attempt. The
+/// client gets 447 in all cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectError;
 
-/// An ICMP error that the kernel reported about a datagram we sent (RFC 8656 §11.5).
+/// ICMP error reported by the kernel for a sent datagram (RFC 8656 §11.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpReport {
-    /// ICMPv4 or ICMPv6.
+    /// Family of the ICMP error: ICMPv4 or ICMPv6.
     pub family: IpFamily,
     /// ICMP type.
     pub kind: u8,

@@ -7,12 +7,12 @@ use turn_types::Instant;
 use super::refusal::Refusal;
 use super::verdict::DropReason;
 
-/// Requests of one method that an allocation was served.
+/// Successful requests of one method for one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedRequests {
-    /// Their number.
+    /// Number of requests.
     pub count: u32,
-    /// Time of the latest, in whole seconds.
+    /// Time of the latest request, in whole seconds.
     pub latest: Instant,
 }
 
@@ -25,24 +25,24 @@ pub struct SessionHistory {
     pub permissions: Option<ServedRequests>,
     /// ChannelBind requests.
     pub channels: Option<ServedRequests>,
-    /// Refused requests by reason, the most frequent first. Without the first steps of every client
-    /// ([`Refusal::NoCredentials`], [`Refusal::StaleNonce`]).
+    /// Refused requests by reason, the most frequent first. Excludes the first steps of every
+    /// client ([`Refusal::NoCredentials`], [`Refusal::StaleNonce`]).
     pub refusals: Vec<(Refusal, u64)>,
-    /// The packets of [`Traffic::dropped_packets`](super::notice::Traffic::dropped_packets) by
-    /// reason, the most frequent first.
+    /// Packets of [`Traffic::dropped_packets`](super::notice::Traffic::dropped_packets) by reason,
+    /// the most frequent first.
     pub drops: Vec<(DropReason, u64)>,
-    /// Relayed packets that a fast path carried: a part of those of
-    /// [`Traffic`](super::notice::Traffic).
+    /// Relayed packets carried by a fast path. [`Traffic`](super::notice::Traffic) includes these
+    /// packets.
     pub carried_packets: u64,
 }
 
 impl SessionHistory {
-    /// Adds packets that a fast path carried.
+    /// Adds packets carried by a fast path.
     pub(super) const fn add_carried(&mut self, packets: u64) {
         self.carried_packets = self.carried_packets.saturating_add(packets);
     }
 
-    /// Adds dropped packets that a fast path has counted.
+    /// Adds packets dropped and counted by a fast path.
     pub(super) fn add_drops(&mut self, reason: DropReason, packets: u64) {
         if packets == 0 {
             return;

@@ -1,5 +1,5 @@
-//! Notices: the raw material of log lines, metrics and accounting. They are optional to poll: the
-//! server never waits for a reader.
+//! Notices: the data for log lines, metrics and accounting. Polling is optional, and the server
+//! never waits for a reader.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -18,69 +18,70 @@ use super::refusal::Refusal;
 use super::verdict::DropReason;
 use crate::policy::peer_rules::{DeniedBy, PlacedRule};
 
-/// The only reason for which a fast path drops packets: others go to the sockets.
+/// Only reason for which a fast path drops packets. All other packets go to the sockets.
 pub(crate) const FAST_PATH_DROPS: DropReason = DropReason::Bandwidth;
 
-/// Something worth telling.
+/// Event to report in logs, metrics and accounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// An allocation was made; its traffic is still zero and `end` is `None`.
+    /// An allocation was created. The traffic is still zero, and `end` is `None`.
     AllocationCreated(Box<AllocationRecord>),
-    /// An allocation was refreshed and continues. The policy enables this notice. An allocation has
-    /// at most one in a second.
+    /// An allocation was refreshed and continues. The policy enables this notice. At most one per
+    /// allocation and second.
     AllocationRefreshed(Box<AllocationRecord>),
-    /// An allocation ended: the one record of its usage.
+    /// An allocation ended. The record is the only report of the allocation's usage.
     AllocationEnded(Box<AllocationRecord>),
-    /// A client that may move has moved.
+    /// A mobile client has moved to another 5-tuple (RFC 8016).
     AllocationMoved {
-        /// Its allocation.
+        /// Allocation of the client.
         id: AllocationId,
-        /// The old 5-tuple.
+        /// Old 5-tuple.
         from: FiveTuple,
-        /// The new 5-tuple.
+        /// New 5-tuple.
         to: FiveTuple,
     },
     /// A request was refused.
     Refused(RefusedRequest),
-    /// A source has used up a budget and gets no answers for now. At most one a minute for each
-    /// budget.
+    /// A source has used up a budget, and gets no responses for now. At most one notice per budget
+    /// and minute.
     BudgetSpent {
-        /// The budget.
+        /// Exhausted budget.
         budget: Budget,
-        /// The network or customer.
+        /// Network or customer.
         source: Prefix,
     },
 }
 
-/// A request that was refused.
+/// Refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRequest {
-    /// The path of the request.
+    /// Path of the request.
     pub path: ClientPath,
-    /// Its method.
+    /// Method of the request.
     pub method: Method,
-    /// The user, if the request was authentic.
+    /// User of an authentic request.
     pub user: Option<Arc<str>>,
-    /// The name in a request that was not, in its form if it has one: any client may have sent it.
+    /// User name in a request that was not authentic, in canonical form if there is such a form.
+    /// Any client may have sent this name.
     pub claimed: Option<Arc<str>>,
-    /// Account of that user or name: without the time of a time-limited name.
+    /// Account of the user or claimed name, without the time of a time-limited name.
     pub account: Option<Arc<str>>,
-    /// The forbidden peer, where one is the reason.
+    /// Forbidden peer that caused the refusal.
     pub peer: Option<ForbiddenPeer>,
-    /// The largest part of the client's use, where a full share is the reason.
+    /// Holder of the full share that caused the refusal: the level with the largest use.
     pub share: Option<ShareHolder>,
-    /// The reason.
+    /// Reason of the refusal.
     pub reason: Refusal,
 }
 
 /// Holder of a share of ports and quotas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShareHolder {
-    /// A network of clients.
+    /// Network of clients.
     Network(Prefix),
-    /// An account.
+    /// Account of users.
     Account(Arc<str>),
-    /// A realm.
+    /// Realm of accounts.
     Realm(Realm),
 }
 
@@ -96,71 +97,74 @@ impl ShareHolder {
     }
 }
 
-/// A peer that the rules forbid.
+/// Peer that the rules forbid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForbiddenPeer {
-    /// Its address, as the client named it.
+    /// Address of the peer in the request.
     pub address: IpAddr,
-    /// The rule that decided.
+    /// Kind of the deciding rule.
     pub by: DeniedBy,
-    /// The operator's rule, where [`DeniedBy::Rule`] decided.
+    /// Operator's rule, if [`DeniedBy::Rule`] decided.
     pub rule: Option<PlacedRule>,
 }
 
 /// Session record of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationRecord {
-    /// Its id.
+    /// Id of the allocation.
     pub id: AllocationId,
-    /// The user, as authenticated; empty on an open relay.
+    /// Authenticated user; empty on an open relay.
     pub user: Arc<str>,
-    /// The account that quotas count by: the user without the time stamp of a time-limited name.
+    /// Account of the quotas: the user name without the time stamp of a time-limited name.
     pub account: Arc<str>,
-    /// Account of the token that was shown last, if it is another one.
+    /// Account of the latest access token, if different from `account`.
     pub renewed_by: Option<Arc<str>>,
-    /// The client has an access token (RFC 7635): the user is the name of the token's key.
+    /// True if the client uses an access token (RFC 7635). `user` is then the name of the token's
+    /// key.
     pub is_by_token: bool,
-    /// The realm.
+    /// Realm of the user.
     pub realm: Realm,
-    /// Client and server address.
+    /// Addresses of client and server.
     pub five_tuple: FiveTuple,
-    /// The client has used a mobility ticket (RFC 8016): it may have had another address.
+    /// True if the client has used a mobility ticket (RFC 8016). The client may have had another
+    /// address.
     pub has_moved: bool,
-    /// Relayed addresses as clients are told them (behind 1:1 NAT the public ones): IPv4, IPv6.
+    /// Relayed addresses in responses to clients: IPv4, IPv6. With 1:1 NAT these are the public
+    /// addresses.
     pub relayed: [Option<RelayedAddr>; 2],
-    /// Time of its Allocate.
+    /// Time of the Allocate.
     pub created: Instant,
-    /// Its end unless it is refreshed (the later one of two relayed addresses).
+    /// Expiry without another Refresh, the later expiry of two relayed addresses.
     pub expires: Instant,
-    /// Live permissions.
+    /// Number of live permissions.
     pub permissions: u32,
-    /// Live channel bindings.
+    /// Number of live channel bindings.
     pub channels: u32,
-    /// The attributes of its Allocate.
+    /// Attributes of the Allocate.
     pub attributes: AllocationAttributes,
-    /// Connections with peers, including unfinished ones.
+    /// Number of connections with peers, including unfinished connections.
     pub connections: u32,
     /// Relayed and dropped traffic.
     pub traffic: Traffic,
     /// Refusals, drops and served requests.
     pub history: SessionHistory,
-    /// Reason and time of its end, once it has ended.
+    /// Reason and time of the end; `None` for a live allocation.
     pub end: Option<(EndReason, Instant)>,
 }
 
-/// The peers of an allocation, with the time until which each may send.
+/// Peers of an allocation, with the times until which each peer may send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocationPeers {
-    /// Permissions: address and end.
+    /// Permissions: address and expiry.
     pub permissions: Vec<(IpAddr, Instant)>,
-    /// Channels: number, peer and end.
+    /// Channels: number, peer and expiry.
     pub channels: Vec<(u16, PeerAddr, Instant)>,
-    /// Connections with peers (RFC 6062), including unfinished ones.
+    /// Peers of connections (RFC 6062), including unfinished connections.
     pub connections: Vec<PeerAddr>,
 }
 
 impl AllocationRecord {
-    /// Adds traffic that a fast path carried since the record was made.
+    /// Adds traffic carried by a fast path since the record was made.
     pub fn credit(&mut self, carried: &Traffic) {
         self.traffic.add(carried);
         self.history.add_carried(carried.packets());
@@ -170,8 +174,8 @@ impl AllocationRecord {
 
 #[cfg(feature = "samples")]
 impl RefusedRequest {
-    /// A request of the client of [`AllocationRecord::sample`] that proved no user, for tests that
-    /// need one.
+    /// Returns a sample request of the client of [`AllocationRecord::sample`] without a proven
+    /// user, for tests.
     #[must_use]
     pub fn sample(reason: Refusal) -> Self {
         let five_tuple = AllocationRecord::sample().five_tuple;
@@ -189,7 +193,7 @@ impl RefusedRequest {
 }
 
 impl AllocationRecord {
-    /// The account of what its client uses now.
+    /// Returns the account of the credential that the client uses now.
     #[must_use]
     pub fn latest_account(&self) -> &str {
         self.renewed_by.as_ref().unwrap_or(&self.account)
@@ -198,8 +202,8 @@ impl AllocationRecord {
 
 #[cfg(feature = "samples")]
 impl AllocationRecord {
-    /// The record of a new allocation, for tests that need one: of `alice` in realm `example.org`,
-    /// over UDP, without traffic.
+    /// Returns a sample record of a new allocation without traffic, for tests. The user is `alice`
+    /// in the realm `example.org`, over UDP.
     #[must_use]
     pub fn sample() -> Self {
         let lifetime = core::time::Duration::from_mins(10);
@@ -230,19 +234,19 @@ impl AllocationRecord {
     }
 }
 
-/// Packets and payload bytes that were accepted for relaying, and packets dropped on the way.
-/// Connections with peers have bytes and no packets.
+/// Packets and payload bytes accepted for relaying, and dropped packets. Connections with peers
+/// count bytes and no packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Client to peer.
+    /// Number of packets from client to peers.
     pub to_peer_packets: u64,
-    /// Client to peer, bytes of payload.
+    /// Payload bytes from client to peers.
     pub to_peer_bytes: u64,
-    /// Peer to client.
+    /// Number of packets from peers to client.
     pub to_client_packets: u64,
-    /// Peer to client, bytes of payload.
+    /// Payload bytes from peers to client.
     pub to_client_bytes: u64,
-    /// Dropped in either direction (no permission, no channel, bandwidth, ...).
+    /// Number of packets dropped in either direction (no permission, no channel, bandwidth, ...).
     pub dropped_packets: u64,
 }
 
@@ -255,13 +259,13 @@ fields!(Traffic {
 });
 
 impl Traffic {
-    /// Relayed packets of both directions.
+    /// Returns the number of relayed packets in both directions.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.to_peer_packets.saturating_add(self.to_client_packets)
     }
 
-    /// The sum of all counts, which grows with each packet.
+    /// Returns the sum of all counts, which changes with each packet.
     pub(crate) const fn total(&self) -> u64 {
         let Self {
             to_peer_packets,
@@ -293,7 +297,7 @@ impl Traffic {
 }
 
 turn_types::labels! {
-    /// A budget for the effects of unauthenticated sources.
+    /// Budget that limits the effects of unauthenticated sources.
     Budget {
         /// Binding responses to a network of possibly forged addresses.
         Bindings => "bindings",
@@ -303,9 +307,10 @@ turn_types::labels! {
         ProvedAddress => "proved_address",
         /// Failed verifications of a customer's requests.
         FailedVerifications => "failed_verifications",
-        /// User look-ups at a time for a customer's clients.
+        /// Concurrent user look-ups for a customer's clients.
         UserLookups => "user_lookups",
-        /// Time for authenticated requests of a customer, or of an account that it uses.
+        /// Processor time for authenticated requests of a customer, or of an account that the
+        /// customer uses.
         Requests => "requests",
         /// Responses to possibly forged addresses of all networks together.
         AllNetworks => "all_networks",
@@ -313,25 +318,25 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// Why an allocation ended.
+    /// Reason why an allocation ended.
     EndReason {
-        /// The client refreshed it with LIFETIME 0.
+        /// The client sent a Refresh with LIFETIME 0.
         Deleted => "deleted_by_client",
-        /// It was not refreshed in time.
+        /// The client did not refresh the allocation in time.
         Expired => "expired",
-        /// An operator ended it.
+        /// An operator ended the allocation.
         EndedByOperator => "ended_by_operator",
-        /// Its credential was revoked, or is made with a secret or key that was removed.
+        /// The credential was revoked, or the credential's secret or key was removed.
         Revoked => "revoked",
         /// The server shut down.
         Shutdown => "shutdown",
-        /// A reload, or the configuration of a successor, has removed its relay address.
+        /// A reload, or the configuration of a successor, has removed the relay address.
         RelayAddressRemoved => "relay_address_removed",
-        /// The system was out of memory when it moved with its client.
+        /// The system was out of memory when the allocation moved with the client.
         SystemExhausted => "system_exhausted",
         /// The client's connection ended (TCP, TLS, DTLS).
         ConnectionClosed => "connection_closed",
-        /// The configuration of a successor has removed the listener of its client.
+        /// The configuration of a successor has removed the client's listener.
         ListenerRemoved => "listener_removed",
     }
 }

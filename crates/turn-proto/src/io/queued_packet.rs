@@ -1,4 +1,4 @@
-//! A packet that waits for the allocation of its client (RFC 8016).
+//! Packet that waits for the client's allocation (RFC 8016).
 
 use alloc::boxed::Box;
 
@@ -6,22 +6,22 @@ use turn_types::{ClientPath, IpMeta};
 
 use crate::limits::QUEUED_PACKET_OVERHEAD;
 
-/// A packet that has waited for its client's allocation.
+/// Packet that has waited for the client's allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedPacket {
-    /// The path it came by.
+    /// Path by which the packet arrived.
     pub path: ClientPath,
-    /// Its TTL, traffic class and DF.
+    /// TTL, traffic class and DF of the packet.
     pub meta: IpMeta,
-    /// The packet.
+    /// Content of the packet.
     pub bytes: Box<[u8]>,
-    /// It is a request that has waited for its user before
-    /// ([`Verdict::Wait`](crate::Verdict::Wait)), and has its fate.
+    /// True for a request that had already waited for a user look-up
+    /// ([`Verdict::Wait`](crate::Verdict::Wait)) and had that verdict.
     pub has_waited: bool,
 }
 
 impl QueuedPacket {
-    /// The memory that it is charged for.
+    /// Returns the memory charged for the packet, in bytes.
     pub(crate) const fn cost(&self) -> usize {
         self.bytes.len() + QUEUED_PACKET_OVERHEAD
     }

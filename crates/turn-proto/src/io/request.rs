@@ -1,5 +1,5 @@
-//! A request with all that it is judged by, before and after authentication; the methods and
-//! attributes that are served.
+//! Requests with the applicable rules, before and after authentication. Methods and attributes that
+//! are served.
 
 use alloc::vec::Vec;
 
@@ -12,20 +12,20 @@ use crate::limits::UNKNOWN_LISTED_MAX;
 use crate::policy::discovery::{self, DiscoverySocket};
 use crate::policy::{Policy, RealmRules};
 
-/// A request and the policy, time and path that it is judged by.
+/// Request with the applicable policy, time and path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) policy: &'a Policy,
-    /// The rules of its realm.
+    /// Rules of the request's realm.
     pub(crate) rules: RealmRules<'a>,
     pub(crate) now: Now,
-    /// Earlier than `now` if it has waited for its user.
+    /// Time of arrival. Earlier than `now` for a request that has waited for its user.
     pub(crate) arrived: Instant,
     pub(crate) path: &'a ClientPath,
     pub(crate) message: Message<'a>,
 }
 
-/// A request after authentication.
+/// Request after authentication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Authenticated<'a> {
     pub(crate) request: Request<'a>,
@@ -33,18 +33,18 @@ pub(crate) struct Authenticated<'a> {
     pub(crate) responder: &'a Responder,
 }
 
-/// Knowledge about the source address of a request.
+/// Verification state of a request's source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceAddress {
-    /// The client receives packets sent there: it has a connection, or a nonce given to this
-    /// address.
+    /// The client receives packets sent to this address, proved by a connection or by a nonce
+    /// issued to the address.
     Proved,
-    /// Possibly forged.
+    /// The address is possibly forged.
     Unproved,
 }
 
 impl SourceAddress {
-    /// The knowledge that the transport alone gives.
+    /// Returns the state that follows from the transport only.
     pub(crate) const fn of(transport: Transport) -> Self {
         match transport {
             Transport::Udp => Self::Unproved,
@@ -54,7 +54,7 @@ impl SourceAddress {
 }
 
 impl<'a> Request<'a> {
-    /// The comprehension-required attributes that are not understood.
+    /// Returns the comprehension-required attributes that are not understood.
     pub(crate) fn unknown_attributes(&self) -> impl Iterator<Item = AttributeType> + use<'a> {
         let Request { policy, path, message, .. } = *self;
         message.unknown_required(move |kind| {
@@ -65,16 +65,16 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The value of UNKNOWN-ATTRIBUTES: as many types as an answer has room for.
+    /// Returns the value of UNKNOWN-ATTRIBUTES, limited to the types that fit a response.
     pub(crate) fn unknown_listed(&self) -> Vec<AttributeType> {
         self.unknown_attributes().take(UNKNOWN_LISTED_MAX).collect()
     }
 }
 
-/// Returns true for the comprehension-required attributes that are understood in every method. One
-/// that a method does not use is ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and
-/// TIMER-VAL, are not among them (RFC 8656 §18), nor is anything of ICE; ACCESS-TOKEN is where
-/// tokens are taken (RFC 7635).
+/// Returns true for the comprehension-required attributes that are understood in every method.
+/// Attributes that a method does not use are ignored (RFC 8489 §6.3). 0x0010 and 0x0021, formerly
+/// BANDWIDTH and TIMER-VAL, are not understood (RFC 8656 §18). Attributes of ICE are not understood
+/// either. ACCESS-TOKEN is understood where tokens are accepted (RFC 7635).
 pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
     if kind == AttributeType::ACCESS_TOKEN {
         return policy.takes_tokens();
@@ -106,7 +106,7 @@ pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
     )
 }
 
-/// Returns true for the methods of requests that are served (RFC 8656 §17, RFC 6062 §6.1).
+/// Returns true for the request methods that are served (RFC 8656 §17, RFC 6062 §6.1).
 pub(crate) fn is_request_method(policy: &Policy, method: Method) -> bool {
     match method {
         Method::BINDING => policy.binding,

@@ -1,5 +1,4 @@
-//! Writing responses: the attributes that each one carries whatever its method (RFC 8489 §§6.3.1,
-//! 9.2.4).
+//! Writing of responses, with the attributes that every response has (RFC 8489 §§6.3.1, 9.2.4).
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -15,19 +14,19 @@ use super::verdict::{DropReason, ReplyBuffer, Verdict};
 use crate::credentials::Integrity;
 use crate::policy::alternates::Alternate;
 
-/// The parts of a request that its response needs; outlives the request while it waits.
+/// Parts of a request needed for the response. Stored while the request waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Responder {
     pub(crate) path: ClientPath,
     pub(crate) method: Method,
     pub(crate) transaction: TransactionId,
-    /// The request had a FINGERPRINT, and so has its response.
+    /// True if the request had a FINGERPRINT. The response then has a FINGERPRINT.
     fingerprint: bool,
     pub(crate) user: Option<Arc<str>>,
     account: Option<Arc<str>>,
-    /// MESSAGE-INTEGRITY, for an authenticated request.
+    /// MESSAGE-INTEGRITY of responses to an authenticated request.
     integrity: Option<Integrity>,
-    /// SOFTWARE, for an authenticated request.
+    /// SOFTWARE of responses to an authenticated request.
     software: Option<Arc<str>>,
 }
 
@@ -45,19 +44,19 @@ impl Responder {
         }
     }
 
-    /// Names the user of a request without MESSAGE-INTEGRITY in its responses.
+    /// Sets the user of a request without MESSAGE-INTEGRITY in the responses.
     pub(crate) fn named(mut self, user: Option<Arc<str>>) -> Self {
         self.user = user;
         self
     }
 
-    /// Names the account of the user, or of the name that an unknown client claims.
+    /// Sets the account of the user, or of the name claimed by an unknown client.
     pub(crate) fn of_account(mut self, account: Option<Arc<str>>) -> Self {
         self.account = account;
         self
     }
 
-    /// Gives the responses MESSAGE-INTEGRITY, and with it SOFTWARE.
+    /// Adds MESSAGE-INTEGRITY to the responses, and SOFTWARE only together with MESSAGE-INTEGRITY.
     pub(crate) fn authenticated(
         mut self,
         user: Arc<str>,
@@ -70,7 +69,7 @@ impl Responder {
         self
     }
 
-    /// The record of its refusal.
+    /// Returns the record of the refused request.
     pub(crate) fn refused(&self, reason: Refusal) -> RefusedRequest {
         let Self { path, method, ref user, ref account, .. } = *self;
         let (user, account) = (user.clone(), account.clone());
@@ -83,7 +82,7 @@ impl Responder {
         self.integrity.is_some()
     }
 
-    /// A success response with the attributes that `write` appends.
+    /// Writes a success response with the attributes appended by `write`.
     pub(crate) fn success(
         &self,
         reply: &mut ReplyBuffer,
@@ -94,7 +93,7 @@ impl Responder {
         self.finish(builder, false)
     }
 
-    /// An error response with the attributes that `write` appends to ERROR-CODE.
+    /// Writes an error response with ERROR-CODE and the attributes appended by `write`.
     pub(crate) fn error(
         &self,
         reply: &mut ReplyBuffer,
@@ -119,20 +118,20 @@ impl Responder {
         };
         match len.and_then(|len| u16::try_from(len).ok()) {
             Some(len) => Verdict::Reply { len, error },
-            // Settings keep realm, software and domain short enough for this not to happen.
+            // Not reached: settings limit the lengths of realm, software and domain.
             None => Verdict::Drop(DropReason::TooLong),
         }
     }
 }
 
-/// LIFETIME for a duration: whole seconds, rounded up.
+/// Returns LIFETIME for a duration, in whole seconds, rounded up.
 pub(crate) fn whole_seconds(lifetime: Duration) -> u32 {
     let up = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
     u32::try_from(up).unwrap_or(u32::MAX)
 }
 
-/// Writes ALTERNATE-SERVER of the request's family, which has to be the first (RFC 8489 §10), then
-/// of the other; ALTERNATE-DOMAIN where there is a certificate to compare it with.
+/// Writes ALTERNATE-SERVER of the request's family, which must be first (RFC 8489 §10), then of the
+/// other family. Writes ALTERNATE-DOMAIN if there is a certificate to compare with the domain.
 pub(crate) fn write_alternate(builder: &mut MessageBuilder<'_>, alternate: Alternate<'_>) {
     builder.address(AttributeType::ALTERNATE_SERVER, alternate.first);
     if let Some(second) = alternate.second {
@@ -147,8 +146,8 @@ pub(crate) fn write_alternate(builder: &mut MessageBuilder<'_>, alternate: Alter
 mod tests {
     use super::*;
 
-    /// A client that refreshes after the lifetime that it was told is late otherwise by a part of a
-    /// second at most, and never told of none while it has some.
+    /// A client that refreshes after the rounded LIFETIME is late by less than a second. LIFETIME
+    /// is 0 only if no time remains.
     #[test]
     fn a_lifetime_is_told_in_whole_seconds_rounded_up() {
         let told = [(0, 0), (0, 1), (599, 999_999_999), (600, 0), (600, 1), (u64::MAX, 0)]

@@ -1,49 +1,49 @@
-//! A route: one bound channel, for a driver with a path that forwards without the server, such as a
-//! program in the kernel.
+//! Routes: bound channels for a fast path, which forwards without the server, such as a program in
+//! the kernel.
 
 use turn_types::{AllocationId, FiveTuple, Instant, PeerAddr, RelayId, RelayedAddr};
 
-/// One bound channel, as a path that could forward without us.
+/// Name of one bound channel as a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RouteId {
-    /// The allocation.
+    /// Allocation of the channel.
     pub allocation: AllocationId,
-    /// The channel number in it.
+    /// Channel number in the allocation.
     pub channel: u16,
 }
 
-/// All that is needed to forward the data of one channel as the server would (RFC 8656 §§12.6,
+/// Data needed to forward packets of one channel exactly as the server would (RFC 8656 §§12.6,
 /// 12.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Which channel it is.
+    /// Name of the route.
     pub id: RouteId,
-    /// Source and destination of the client's ChannelData. For other transports than UDP only the
-    /// server frames and decrypts a stream: data can be brought here faster than by the relay
-    /// socket, not forwarded.
+    /// Source and destination of the client's ChannelData. Over other transports than UDP only the
+    /// server frames and decrypts the stream. A fast path can then bring peers' data to the server
+    /// faster than the relay socket, and cannot forward data.
     pub five_tuple: FiveTuple,
-    /// The relay socket.
+    /// Relay socket of the allocation.
     pub relay: RelayId,
-    /// The address that the relay socket is bound to.
+    /// Address to which the relay socket is bound.
     pub relayed: RelayedAddr,
-    /// The peer, in the form that packets carry.
+    /// Address of the peer in packets.
     pub peer: PeerAddr,
-    /// The peer is an address of this host, hence another allocation (a hairpin). That one
-    /// may be another worker's and end at any time, of which nothing is told here: data goes either
-    /// way only while a relay socket is open at the peer's address and port.
+    /// True if the peer is an address of this host, and therefore another allocation (a hairpin).
+    /// That allocation may belong to another worker, and may end without notice. Data may pass in
+    /// either direction only while a relay socket is open at the peer's address and port.
     pub own: bool,
-    /// Until when ChannelData may go to the peer: channel and relay socket are live. Permissions
-    /// are not asked (RFC 8656 §12.6).
+    /// Time until which ChannelData may pass to the peer, while channel and relay socket are live.
+    /// Permissions are not checked (RFC 8656 §12.6).
     pub to_peer_until: Instant,
-    /// Until when the peer's datagrams may go to the client as ChannelData: channel, relay socket
-    /// and permission are live. Not in the future once the permission has expired.
+    /// Time until which the peer's datagrams may pass to the client as ChannelData, while channel,
+    /// relay socket and permission are live. Not in the future after the permission has expired.
     pub to_client_until: Instant,
-    /// Payload bytes per second of the allocation in each direction, all its routes together; 0 is
-    /// unlimited.
+    /// Maximum payload bytes per second of the allocation in each direction, shared by all routes
+    /// of the allocation; 0 is unlimited.
     pub bytes_per_second: u64,
 }
 
-/// The parts of an installed route that can change while its channel is bound.
+/// Parts of an installed route that can change while the channel is bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InstalledRoute {
     own: bool,
@@ -58,7 +58,8 @@ impl InstalledRoute {
         Self { own, to_peer_until, to_client_until, bytes_per_second }
     }
 
-    /// Returns true if `route` needs no update. An expired permission is the same as none.
+    /// Returns true if `route` needs no update. An expired permission is treated as a missing
+    /// permission.
     pub(crate) fn is_current(&self, route: &Route, now: Instant) -> bool {
         let has_ended = self.to_client_until <= now && route.to_client_until <= now;
         self.own == route.own

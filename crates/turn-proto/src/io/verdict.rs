@@ -1,229 +1,237 @@
-//! The fate of a packet. There is exactly one, it is small, and it is counted.
+//! Verdicts: the outcome of each packet. Every packet has exactly one verdict, and every verdict is
+//! counted.
 
 use core::net::IpAddr;
 
 use turn_types::{ClientAddr, ClientPath, IpMeta, PeerAddr, RelayId, ServerAddr, SocketId};
 
-/// Largest answer or ICMP report that the server makes, in bytes: the limit of RFC 8489 §6.1 over
-/// IPv4 when the path MTU is unknown. Relayed data is as large as its sender made it.
+/// Maximum length in bytes of responses and ICMP reports written by the server: the limit of RFC
+/// 8489 §6.1 over IPv4 with an unknown path MTU. Relayed data keeps the length chosen by the
+/// sender.
 pub const REPLY_MAX: usize = 548;
 
-/// Largest header that goes in front of a peer's datagram: a Data indication from an IPv6 peer is
-/// 20 (header) + 24 (XOR-PEER-ADDRESS) + 4 (DATA) bytes.
+/// Maximum length in bytes of the header before a peer's datagram. A Data indication from an IPv6
+/// peer has 20 (header) + 24 (XOR-PEER-ADDRESS) + 4 (DATA) bytes.
 pub const HEADER_MAX: usize = 48;
 
-/// Buffer of an answer.
+/// Buffer for a response.
 pub type ReplyBuffer = [u8; REPLY_MAX];
 
-/// Buffer of the header of a peer's datagram for the client.
+/// Buffer for the header before a peer's datagram.
 pub type HeaderBuffer = [u8; HEADER_MAX];
 
-/// The fate of a packet.
+/// Outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send the first `len` bytes of the reply buffer back to where the packet came from.
+    /// Send the first `len` bytes of the reply buffer back to the packet's source.
     Reply {
-        /// Bytes in the reply buffer.
+        /// Number of bytes in the reply buffer.
         len: u16,
-        /// It is an error response.
+        /// True for an error response.
         error: bool,
     },
-    /// Send the first `len` bytes of the reply buffer, and zeros behind them, to the client's
-    /// address from an address of ours that the packet did not come to, or to another port (RFC
-    /// 5780 §6.1). The packet was a datagram.
+    /// Send the first `len` bytes of the reply buffer, followed by zeros, to the client's address
+    /// (RFC 5780 §6.1). The source is another server address than the packet's destination, or the
+    /// destination is another port of the client. The packet was a datagram.
     ReplyFrom {
-        /// Bytes in the reply buffer.
+        /// Number of bytes in the reply buffer.
         len: u16,
-        /// Zero bytes behind them, at most [`PADDING_MAX`](crate::limits::PADDING_MAX).
+        /// Number of zero bytes after the reply, at most
+        /// [`PADDING_MAX`](crate::limits::PADDING_MAX).
         padding: u16,
-        /// The address of a listening socket, which sends the answer.
+        /// Address of the listening socket that sends the response.
         from: ServerAddr,
-        /// The port at the client's address.
+        /// Destination port at the client's address.
         to_port: u16,
     },
-    /// Send `payload` of the packet out of a relay socket, as it is.
+    /// Send `len` bytes of the packet, from offset `start`, unchanged from a relay socket.
     ToPeer {
-        /// The relay socket.
+        /// Relay socket to send from.
         relay: RelayId,
-        /// The peer.
+        /// Destination peer.
         peer: PeerAddr,
         /// Offset of the payload in the packet.
         start: u16,
-        /// Its length in bytes; 0 is an empty datagram.
+        /// Length of the payload in bytes; 0 is an empty datagram.
         len: u16,
-        /// TTL, traffic class and DF to send it with.
+        /// TTL, traffic class and DF of the sent datagram.
         meta: IpMeta,
     },
-    /// Send the header buffer's first `header` bytes, the peer's whole datagram, and `padding` zero
-    /// bytes to a client.
+    /// Send the first `header` bytes of the header buffer, the complete datagram of the peer, and
+    /// `padding` zero bytes to a client.
     ToClient {
-        /// The client's socket on our side.
+        /// Server socket of the client.
         socket: SocketId,
-        /// The client.
+        /// Destination client.
         client: ClientAddr,
-        /// The address of ours to send from.
+        /// Server address to send from.
         from: IpAddr,
-        /// Bytes in the header buffer: 4 for ChannelData, 36 or 48 for a Data indication.
+        /// Number of bytes in the header buffer: 4 for ChannelData, 36 or 48 for a Data indication.
         header: u8,
-        /// Zero bytes behind the datagram, 0..=3: a DATA attribute is padded (RFC 8489 §14), and so
-        /// is ChannelData on a stream (RFC 8656 §12.5).
+        /// Number of zero bytes after the datagram, 0..=3. DATA attributes are padded (RFC 8489
+        /// §14), and ChannelData on streams (RFC 8656 §12.5).
         padding: u8,
-        /// TTL and traffic class to send it with.
+        /// TTL and traffic class of the sent message.
         meta: IpMeta,
     },
-    /// The request waits for an answer from outside; it will be answered by an [`Answer`].
+    /// The request waits for the result of a command, and gets an [`Answer`] later.
     Wait,
-    /// The same for a ConnectionBind: the bytes behind it on its stream may be no messages (RFC
-    /// 6062 §5.4), and are not to be handed in before the answer.
+    /// A ConnectionBind waits for the result of a command, and gets an [`Answer`] later. The
+    /// following bytes of the stream may be data (RFC 6062 §5.4). The caller must hold these bytes
+    /// until the answer.
     Hold,
-    /// The packet is kept until its client's allocation has arrived from another worker (RFC 8016).
-    /// It comes back by [`Server::poll_queued`](crate::Server::poll_queued), is handed in again,
-    /// and has its fate then.
+    /// The packet is queued until the client's allocation has arrived from another worker (RFC
+    /// 8016). [`Server::poll_queued`](crate::Server::poll_queued) returns the packet later. The
+    /// caller then passes the packet to the server again, and gets the final verdict.
     Queued,
-    /// Nothing is sent.
+    /// Send nothing, for this reason.
     Drop(DropReason),
 }
 
 impl Verdict {
-    /// The answer to a request that waited, `held` or not; `None` if nothing is sent.
+    /// Returns the answer for a request that waited, or was [held](Self::Hold). `None` if nothing
+    /// is sent.
     pub(crate) const fn into_answer(self, to: ClientPath, held: bool) -> Option<Answer> {
         let Self::Reply { len, error } = self else { return None };
         Some(Answer { to, len, error, held })
     }
 }
 
-// A verdict is passed by value for each packet: it must stay within a cache line.
+// A verdict is passed by value for each packet, and must stay within a cache line.
 const _: () = assert!(size_of::<Verdict>() <= 64);
 
-/// An answer that is not the fate of a packet just handed in: to a request that waited, or an ICMP
-/// report.
+/// Response to a request that waited, or ICMP report for a client. In contrast to a verdict, an
+/// answer does not belong to a packet just received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The client, and the socket to it.
+    /// Destination client, and the socket for the client.
     pub to: ClientPath,
-    /// Bytes in the reply buffer.
+    /// Number of bytes in the reply buffer.
     pub len: u16,
-    /// It is an error response.
+    /// True for an error response.
     pub error: bool,
-    /// Its request was [held](Verdict::Hold).
+    /// True if the request was [held](Verdict::Hold).
     pub held: bool,
 }
 
 turn_types::labels! {
-    /// Reason to close a peer's connection as soon as it was accepted (RFC 6062 §5.3).
+    /// Reason to close a peer's connection immediately after the accept (RFC 6062 §5.3).
     PeerRefusal {
-        /// No permission for the peer.
+        /// The peer has no permission.
         NoPermission => "no_permission",
-        /// Our own address, at a port that is no live allocation.
+        /// The peer is an address of this host, at a port that is no live allocation.
         OwnAddress => "own_address",
-        /// The allocation, or the worker, has as many connections as it may have.
+        /// The allocation, or the worker, has the maximum number of connections.
         TooMany => "too_many",
-        /// The allocation is gone.
+        /// The allocation has ended.
         RelayClosed => "relay_closed",
     }
 }
 
 turn_types::labels! {
-    /// Reason of a dropped packet. The label is its name in metrics and logs; the counter follows
-    /// from it. A new reason is added here and happens in a simulated world, or is listed with its
-    /// test in `simulation/tests/elsewhere`.
+    /// Reason of a dropped packet. The label names the reason in metrics and logs, and the counter
+    /// follows from the label. For a new reason, add a variant and a simulated world in which the
+    /// reason occurs. Otherwise list the reason with its test in `simulation/tests/elsewhere`.
     DropReason {
-        /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).
+        /// The first byte belongs neither to STUN nor to ChannelData (RFC 8656 §12).
         NotStun => "not_stun",
-        /// It looks like STUN and is malformed: length, cookie or attribute structure, more than
-        /// 192 attributes, or a request of more than 4,096 bytes.
+        /// The packet looks like STUN and is malformed: length, cookie or attribute structure, more
+        /// than 192 attributes, or a request of more than 4,096 bytes.
         MalformedStun => "malformed_stun",
-        /// A FINGERPRINT that does not match (RFC 8489 §6.3).
+        /// FINGERPRINT does not match (RFC 8489 §6.3).
         BadFingerprint => "bad_fingerprint",
-        /// A method we do not have, or a class that the method does not allow (RFC 8489 §6.3).
+        /// The method is unknown, or does not allow this class (RFC 8489 §6.3).
         UnexpectedMethod => "unexpected_method",
-        /// A response: it matches no transaction of ours (RFC 8489 §6.3).
+        /// A response matches no transaction of this server (RFC 8489 §6.3).
         UnexpectedResponse => "unexpected_response",
-        /// A Binding indication: accepted, and has no effect (RFC 8489 §6.3.2).
+        /// A Binding indication was accepted, and has no effect (RFC 8489 §6.3.2).
         BindingIndication => "binding_indication",
-        /// An indication with an unknown comprehension-required attribute (RFC 8489 §6.3.2).
+        /// An indication has an unknown comprehension-required attribute (RFC 8489 §6.3.2).
         UnknownAttribute => "unknown_attribute",
-        /// The network, of possibly forged addresses, used up its budget of unauthenticated
-        /// responses.
+        /// The budget of unauthenticated responses for a network of possibly forged addresses is
+        /// used up.
         UnauthenticatedBudget => "unauthenticated_budget",
-        /// The client, at a proved address, used up its budget of unauthenticated responses.
+        /// The budget of unauthenticated responses for a client at a proved address is used up.
         ProvedAddressBudget => "proved_address_budget",
-        /// All networks together, of possibly forged addresses, used up the responses of the worker
-        /// to unauthenticated requests.
+        /// The worker's budget of unauthenticated responses for all networks of possibly forged
+        /// addresses is used up.
         AllNetworksBudget => "all_networks_budget",
-        /// Too many verifications have failed for the client's address: nothing is verified for
-        /// now, but for clients that have an allocation.
+        /// Too many verifications have failed for the client's address. For now only clients with
+        /// an allocation are verified.
         VerificationBudget => "verification_budget",
-        /// The client's address, network, account or realm used up its part of the worker's time
+        /// The client's address, network, account or realm has used up a share of the worker's time
         /// for requests.
         RequestBudget => "request_budget",
-        /// Too many requests wait for an answer from outside.
+        /// Too many requests wait for a user look-up or another command.
         TooManyPending => "too_many_pending",
-        /// A retransmission of a request that still waits.
+        /// The packet retransmits a request that still waits.
         AlreadyPending => "already_pending",
-        /// An indication or ChannelData on a 5-tuple without an allocation (RFC 8656 §5).
+        /// An indication or ChannelData arrived on a 5-tuple without an allocation (RFC 8656 §5).
         NoAllocation => "no_allocation",
-        /// The client's allocation is on its way from another worker, and its queue is full (RFC
-        /// 8016).
+        /// The client's allocation is moving from another worker, and the client's queue is full
+        /// (RFC 8016).
         Moving => "moving",
-        /// ChannelData shorter than it says (RFC 8656 §12.6).
+        /// ChannelData is shorter than the length in the header (RFC 8656 §12.6).
         MalformedChannelData => "malformed_channel_data",
-        /// ChannelData on a channel that is not bound (RFC 8656 §12.6).
+        /// The channel of ChannelData is not bound (RFC 8656 §12.6).
         ChannelNotBound => "channel_not_bound",
-        /// A Send indication without a usable XOR-PEER-ADDRESS or DATA (RFC 8656 §11.2).
+        /// A Send indication has no usable XOR-PEER-ADDRESS or DATA (RFC 8656 §11.2).
         MalformedSend => "malformed_send",
-        /// No permission for the peer (RFC 8656 §§9, 11.2, 11.3).
+        /// The peer has no permission (RFC 8656 §§9, 11.2, 11.3).
         NoPermission => "no_permission",
-        /// Send or ChannelData where TCP is relayed (RFC 6062 §4).
+        /// Send or ChannelData arrived for an allocation that relays TCP (RFC 6062 §4).
         RelaysTcp => "relays_tcp",
-        /// The peer's family has no relayed address in the allocation (RFC 8656 §11.2).
+        /// The allocation has no relayed address of the peer's family (RFC 8656 §11.2).
         PeerFamily => "peer_family",
-        /// Our own address, at a port that is no live allocation.
+        /// The peer is an address of this host, at a port that is no live allocation.
         OwnAddress => "own_address",
-        /// The allocation's bandwidth limit (RFC 8656 §5).
+        /// The allocation has reached the bandwidth limit (RFC 8656 §5).
         Bandwidth => "bandwidth",
         /// TTL or hop limit reached zero.
         TtlExpired => "ttl_expired",
-        /// A peer's datagram at a relay socket that has no live allocation any more.
+        /// The relay socket has no live allocation, or was closed before sending.
         RelayClosed => "relay_closed",
-        /// A peer's datagram too long for a STUN message or a UDP datagram with its header in
-        /// front; or an answer that does not fit, for settings with too long a realm or domain.
+        /// The peer's datagram with the header for the client is too long for a STUN message, a UDP
+        /// datagram or a DTLS record. Or a response does not fit, because the settings have too
+        /// long a realm or domain.
         TooLong => "too_long",
-        /// ICMP of a type that is not reported, or about no live permission (RFC 8656 §11.5).
+        /// The ICMP error has a type that is not reported, or belongs to no live permission (RFC
+        /// 8656 §11.5).
         IcmpIgnored => "icmp_ignored",
-        /// Its UDP checksum is wrong: damaged on its way (RFC 768). Sockets do not even show such.
+        /// The UDP checksum is wrong, because the packet was damaged in transit (RFC 768). Sockets
+        /// never deliver such packets.
         Checksum => "checksum",
-        /// The kernel handed over only part of a datagram.
+        /// The kernel delivered only part of a datagram.
         Truncated => "truncated",
-        /// Over UDP without DTLS, where only DTLS is served.
+        /// A packet without DTLS arrived over UDP, at a listener that serves only DTLS.
         UdpNotServed => "udp_not_served",
-        /// The socket's send buffer was full, or that of the way to the process before an upgrade.
+        /// The socket's send buffer was full, or the kernel had no memory for the datagram.
         SendBufferFull => "send_buffer_full",
         /// The kernel refused to send: no route, forbidden by a firewall, unreachable.
         SendRefused => "send_refused",
-        /// The oldest data for a client with a full connection.
+        /// The client reads the connection too slowly, and the oldest queued data was dropped.
         StreamBacklog => "stream_backlog",
-        /// The client's connection or DTLS session ended before it was sent.
+        /// The client's connection or DTLS session ended before the packet was sent.
         StreamClosed => "stream_closed",
-        /// Of DTLS, and its 5-tuple has no association.
+        /// A DTLS packet arrived on a 5-tuple without a DTLS association.
         DtlsStray => "dtls_stray",
-        /// A fragment of a ClientHello out of order, without a valid cookie before it (RFC 6347
-        /// §4.2.1) or beyond the capacity; or a ClientHello that is too long.
+        /// A fragment of a ClientHello arrived out of order, without a valid cookie first (RFC 6347
+        /// §4.2.1), or beyond the capacity. Or a ClientHello is too long.
         DtlsHelloInPieces => "dtls_hello_in_pieces",
-        /// The first message of a DTLS client, and it does not keep to its form.
+        /// The first message of a DTLS client is not a well-formed ClientHello.
         DtlsMalformed => "dtls_malformed",
-        /// A DTLS client came back with its cookie, and there is no place for it.
+        /// A DTLS client has proved the address by a cookie, and the table of sessions has no slot
+        /// for the client.
         DtlsNoPlace => "dtls_no_place",
-        /// Part of a DTLS handshake for which there is no processor time: its address has used its
-        /// share, or more waits for time than may, or it has waited too long. The client sends it
-        /// again.
+        /// No processor time is left for part of a DTLS handshake. The client's address has used
+        /// its share, or the queue for handshakes is full, or the part waited too long. The client
+        /// retransmits.
         DtlsBusy => "dtls_busy",
-        /// A DTLS client came with a cookie that has begun an association already, which has ended.
+        /// A DTLS client sent a cookie that already started an association, which has ended.
         DtlsCookieUsed => "dtls_cookie_used",
-        /// A DTLS record that its session has no use for: it was repeated or forged, or has no
-        /// place there.
+        /// A DTLS session rejected a record that was repeated, forged or unexpected.
         DtlsRefused => "dtls_refused",
-        /// Larger than the outgoing link, with DF set (RFC 8656 §14).
+        /// The packet is larger than the outgoing link, with DF set (RFC 8656 §14).
         TooBigForLink => "too_big_for_link",
     }
 }

@@ -1,6 +1,5 @@
-//! Messages between the servers of workers: a Refresh by mobility ticket and the fetching of its
-//! allocation (RFC 8016), and a ConnectionBind on its way to the worker of its connection (RFC
-//! 6062).
+//! Messages between the servers of workers: Refresh by mobility ticket, fetch of an allocation (RFC
+//! 8016), and ConnectionBind for another worker's connection (RFC 6062).
 
 use stun_wire::{AttributeType, Message, TransactionId, value};
 use turn_types::{
@@ -11,7 +10,7 @@ use super::refusal::Refusal;
 use super::responder::Responder;
 use crate::credentials::{Grant, Ticket, TicketBody};
 
-/// A Refresh by ticket, for the worker that has the allocation.
+/// Refresh by ticket, for the worker that has the allocation.
 #[derive(Clone, Debug)]
 pub struct Question {
     pub(crate) pending: PendingId,
@@ -19,7 +18,7 @@ pub struct Question {
     pub(crate) refresh: TicketRefresh,
 }
 
-/// The answer of the worker that has the allocation.
+/// Result of a [`Question`], from the worker that has the allocation.
 #[derive(Clone, Debug)]
 pub struct WorkerAnswer {
     pub(crate) pending: PendingId,
@@ -27,26 +26,26 @@ pub struct WorkerAnswer {
     pub(crate) result: Result<Promise, Refusal>,
 }
 
-/// Success of a Refresh by ticket, with the grant of the allocation that is to move.
+/// Success of a Refresh by ticket, with the grant of the allocation that will move.
 #[derive(Clone, Debug)]
 pub(crate) struct Promise {
     pub(crate) granted: Granted,
     pub(crate) grant: Grant,
 }
 
-/// A request to hand an allocation over to the worker of its client.
+/// Request to hand over an allocation to the client's new worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// The allocation.
+    /// Allocation to hand over.
     pub allocation: AllocationId,
-    /// The worker that it goes to.
+    /// Worker that receives the allocation.
     pub asker: WorkerId,
-    /// The client's 5-tuple there.
+    /// 5-tuple of the client at that worker.
     pub five_tuple: FiveTuple,
 }
 
 impl Question {
-    /// The answer when the other worker cannot be asked.
+    /// Returns the answer for a worker that cannot be reached.
     #[must_use]
     pub const fn unanswered(&self) -> WorkerAnswer {
         let Self { pending, asker, .. } = *self;
@@ -55,19 +54,19 @@ impl Question {
 }
 
 impl WorkerAnswer {
-    /// The worker that asked.
+    /// Returns the worker that sent the question.
     #[must_use]
     pub const fn asker(&self) -> WorkerId {
         self.asker
     }
 }
 
-/// The attributes of a well-formed Refresh.
+/// Attributes of a well-formed Refresh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefreshRequest {
-    /// LIFETIME in seconds; 0 ends the allocation.
+    /// LIFETIME in seconds; 0 deletes the allocation.
     pub(crate) lifetime: Option<u32>,
-    /// REQUESTED-ADDRESS-FAMILY: the relayed address that is meant, if not both.
+    /// REQUESTED-ADDRESS-FAMILY: selects one relayed address. `None`: all relayed addresses.
     pub(crate) family: Option<IpFamily>,
 }
 
@@ -85,7 +84,7 @@ impl RefreshRequest {
     }
 }
 
-/// An authentic Refresh by ticket.
+/// Authentic Refresh by ticket.
 #[derive(Clone, Debug)]
 pub(crate) struct TicketRefresh {
     pub(crate) ticket: TicketBody,
@@ -95,16 +94,16 @@ pub(crate) struct TicketRefresh {
     pub(crate) transaction: TransactionId,
 }
 
-/// The attributes of the success response to a Refresh by ticket.
+/// Attributes of the success response to a Refresh by ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     /// LIFETIME in seconds.
     pub(crate) lifetime: u32,
-    /// The next ticket; none after the end.
+    /// Next ticket; `None` after the allocation has ended.
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// An authentic ConnectionBind on its way to the worker that has the connection.
+/// Authentic ConnectionBind for the worker that has the connection.
 #[derive(Clone, Debug)]
 pub struct BindRequest {
     pub(crate) connection: ConnectionId,
@@ -113,32 +112,33 @@ pub struct BindRequest {
 }
 
 impl BindRequest {
-    /// The connection that it names; possibly unknown.
+    /// Returns the connection named by the request, which may be unknown.
     #[must_use]
     pub const fn connection(&self) -> ConnectionId {
         self.connection
     }
 
-    /// The worker of that connection.
+    /// Returns the worker of the connection.
     #[must_use]
     pub const fn owner(&self) -> WorkerId {
         self.connection.worker()
     }
 
-    /// The path that it came by.
+    /// Returns the path by which the request arrived.
     #[must_use]
     pub const fn path(&self) -> &ClientPath {
         &self.responder.path
     }
 
-    /// Sets the path to the stream that it came by, under its name at the worker of the connection.
+    /// Sets the path to the stream of the request, with the stream's name at the connection's
+    /// worker.
     pub const fn came_by(&mut self, path: ClientPath) {
         self.responder.path = path;
     }
 }
 
 impl PartialEq for BindRequest {
-    /// Returns true for the same request: the same transaction of the same client.
+    /// Returns true for the same transaction of the same client.
     fn eq(&self, other: &Self) -> bool {
         let Self { connection, responder, .. } = self;
         *connection == other.connection

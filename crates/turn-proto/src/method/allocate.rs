@@ -1,9 +1,10 @@
-//! Allocate (RFC 8656 §7.2). The checks run in the order of the RFC. A request that passes them
-//! waits for its relay sockets (see [`super::open_relay`]); success is written only when they are
-//! open.
+//! Allocate (RFC 8656 §7.2). The checks follow the RFC's order. A request that passes all checks
+//! waits for relay sockets (see [`super::open_relay`]). The success response is written only when
+//! the sockets are open.
 //!
-//! The RFC's steps 10 (quota) and 11 (redirection) may be anywhere; here they are last, but before
-//! a reservation is redeemed, so that a refusal does not cost the client its token.
+//! The RFC permits steps 10 (quota) and 11 (redirection) at any point. Here these steps are last,
+//! but before a reservation is redeemed. A refusal then does not cost the client its reservation
+//! token.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,14 +25,14 @@ use crate::store::{
     PendingAllocation, QuotaLease, RegistryHandle, Slot, Wait,
 };
 
-/// The stores that Allocate works on.
+/// Stores used by Allocate.
 #[derive(Debug)]
 pub(crate) struct Allocate<'a> {
     pub(crate) allocations: &'a mut Allocations,
     pub(crate) pending: &'a mut Pending,
     pub(crate) expected: &'a ExpectedClients,
     pub(crate) registry: &'a RegistryHandle,
-    /// The end of the next reservation made here.
+    /// Time of the next sweep of expired reservations.
     pub(crate) sweep_at: &'a mut Option<Instant>,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) ids: &'a mut Ids,
@@ -61,7 +62,8 @@ impl Allocate<'_> {
             return Err(Refusal::TunnelClient);
         }
         let wanted = AllocateRequest::read(policy, path, &request.message)?;
-        // Only under integrity (RFC 8489 §14.8): an open relay does not redirect.
+        // The response with ALTERNATE-SERVER needs integrity (RFC 8489 §14.8), so an open relay
+        // does not redirect.
         if responder.has_integrity() && rules.alternates.for_client(&path.five_tuple).is_some() {
             return Err(Refusal::Redirected);
         }
@@ -72,7 +74,7 @@ impl Allocate<'_> {
             .check(Wait::Other, &grant.claimant(client))
             .map_err(|_| Refusal::SystemExhausted)?;
         let quota = take_quota(self.registry, (policy, rules), grant, &path.five_tuple)?;
-        // Connections with peers end in the client's own connection, which cannot move.
+        // Connections with peers are joined to the client's connections, which cannot move.
         let may_move = policy.mobility && wanted.kept.protocol == RelayProtocol::Udp;
         if wanted.mobile && !(may_move && responder.has_integrity()) {
             return Err(Refusal::MobilityForbidden);
@@ -96,8 +98,8 @@ impl Allocate<'_> {
         Ok(Verdict::Wait)
     }
 
-    /// Answers an Allocate on a 5-tuple that has an allocation: a retransmission of the one that
-    /// made it gets the same response (RFC 8489 §6.3.1).
+    /// Responds to an Allocate on a 5-tuple that has an allocation. A retransmission of the
+    /// Allocate that created the allocation gets the original response (RFC 8489 §6.3.1).
     fn answer_again(
         &self,
         own: &Authenticated<'_>,
@@ -118,7 +120,7 @@ impl Allocate<'_> {
     }
 }
 
-/// Takes a place for an allocation in the quotas of its account, customer, realm and server.
+/// Takes a slot for an allocation in the quotas of account, customer, realm and server.
 pub(super) fn take_quota(
     registry: &RegistryHandle,
     (policy, rules): (&Policy, RealmRules<'_>),
@@ -130,7 +132,8 @@ pub(super) fn take_quota(
     registry.take_quota(account_of(grant), customer, five_tuple.transport, quota)
 }
 
-/// Returns whose share a refusal is about, for the operator.
+/// Returns the holder of the full share that caused a refusal, for the operator. `None` for other
+/// reasons.
 pub(crate) fn share_holder(
     registry: &RegistryHandle,
     (policy, rules): (&Policy, RealmRules<'_>),
@@ -150,7 +153,7 @@ fn account_of(grant: &Grant) -> Account {
     Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) }
 }
 
-/// Limits of an allocation of the grant.
+/// Returns the limits of an allocation for the grant.
 fn allocation_quota(policy: &Policy, rules: RealmRules<'_>, grant: &Grant) -> AllocationQuota {
     AllocationQuota {
         per_account: grant.allocations(rules.quotas.allocations_per_user),

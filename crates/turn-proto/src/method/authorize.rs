@@ -1,7 +1,8 @@
-//! The authorizer: an external service that decides about each Allocate of an authenticated client
-//! that passed every check, and may narrow its limits. No port is claimed before.
+//! Authorizer: an external service that decides about each Allocate of an authenticated client, and
+//! may narrow the limits. The Allocate has passed all other checks. No port is claimed before the
+//! decision.
 //!
-//! The question may take seconds. The credential may expire or be revoked in this time. After the
+//! The decision may take seconds, in which the credential may expire or be revoked. After the
 //! consent the policy judges the credential again. A user of the database is looked up again.
 
 use alloc::boxed::Box;
@@ -20,8 +21,9 @@ use crate::policy::{GrantLimits, Policy, WhenSilent};
 use crate::store::{PendingAllocation, Wait, Waiting};
 
 impl Allocate<'_> {
-    /// Asks about an Allocate, which waits for the answer. It holds its place in the quotas
-    /// meanwhile, so that no user has more questions open than allocations.
+    /// Queries the authorizer about an Allocate, which waits for the decision. The Allocate holds
+    /// its quota slots during the wait. No user can therefore have more open queries than
+    /// allocations.
     pub(super) fn ask_authorizer(
         &mut self,
         now: Instant,
@@ -47,8 +49,8 @@ impl Allocate<'_> {
         Ok(())
     }
 
-    /// Handles the answer. Returns the verdict of the Allocate unless it goes on to wait for its
-    /// relay sockets.
+    /// Handles the authorizer's decision. Returns the verdict of a refused Allocate. `None`: the
+    /// Allocate continues to wait, for its relay sockets or the second look-up of its user.
     pub(crate) fn authorized(
         &mut self,
         policy: &Policy,
@@ -81,7 +83,8 @@ impl Allocate<'_> {
         })
     }
 
-    /// Continues a waiting Allocate by a step. Returns the verdict if the step refuses it.
+    /// Continues a waiting Allocate by one step. Returns the verdict if the step refuses the
+    /// Allocate.
     fn continue_with(
         &mut self,
         policy: &Policy,
@@ -112,12 +115,13 @@ impl Allocate<'_> {
                 allocation = self.narrow(policy, now, allocation, limits)?;
             }
             Authorization::Denied => return Err(Refusal::NotAuthorized),
-            // Not subject to the policy: a client with many requests would be served otherwise.
+            // The policy for a silent authorizer does not apply. Otherwise clients could avoid the
+            // authorizer by sending many requests.
             Authorization::Overloaded => return Err(Refusal::AuthorizerOverloaded),
             Authorization::Unusable => return Err(Refusal::AuthorizerUnavailable),
             Authorization::Unavailable => match rules.auth.authorizer {
                 Some(WhenSilent::Refuse) => return Err(Refusal::AuthorizerUnavailable),
-                // Turned off by a reload meanwhile.
+                // A reload has disabled the authorizer during the wait.
                 Some(WhenSilent::Serve) | None => {}
             },
         }
@@ -129,7 +133,8 @@ impl Allocate<'_> {
         self.claim_ports(policy, now.instant, allocation)
     }
 
-    /// Looks up the user of an Allocate again. The Allocate has just released its slot.
+    /// Looks up the user of an Allocate again. The Allocate has just released a slot, so a slot is
+    /// free.
     fn look_up_again(&mut self, now: Instant, allocation: PendingAllocation) {
         let Responder { path, transaction, .. } = allocation.responder;
         let client = path.five_tuple.client;
@@ -138,7 +143,8 @@ impl Allocate<'_> {
         let slot = self.pending.take_slot(Wait::Authorizer, &claimant);
         let waiting = Waiting::Confirmation(Box::new(allocation), now);
         let pending = self.pending.insert(now, (path.five_tuple, transaction), slot, waiting);
-        // The client has proved its keys: unauthenticated sources do not delay its look-up.
+        // The client has proved its keys. Look-ups for unauthenticated sources do not delay this
+        // look-up.
         let (has_allocation, user) = (true, UserQuery::Name(user));
         self.outbox.command(Command::FindUser { pending, client, has_allocation, realm, user });
     }
@@ -157,7 +163,7 @@ impl Allocate<'_> {
         grant.limit(limits);
         let lifetime = grant.at_most(lifetime, now.unix);
         let rules = policy.of(&grant.realm);
-        // It must not count beside itself.
+        // Release the old slots first, or the allocation would count twice.
         drop(quota);
         let five_tuple = &allocation.responder.path.five_tuple;
         let quota = take_quota(self.registry, (policy, rules), &grant, five_tuple)?;
@@ -165,8 +171,8 @@ impl Allocate<'_> {
     }
 }
 
-/// Judges a credential by the present policy and time: a reload may have revoked it, or removed its
-/// secret or key.
+/// Judges a credential by the current policy and time. A reload may have revoked the credential, or
+/// removed its secret or key.
 fn check_credential(policy: &Policy, now: Now, grant: &Grant) -> Result<(), Refusal> {
     let rules = policy.of(&grant.realm);
     if !rules.auth.open && grant.expires.is_some_and(|expires| now.unix >= expires) {
@@ -178,8 +184,8 @@ fn check_credential(policy: &Policy, now: Now, grant: &Grant) -> Result<(), Refu
     Ok(())
 }
 
-/// Compares the keys of a grant with the user's present ones. An outage of the database refuses
-/// only users that an operator has changed: the keys were right before the question.
+/// Compares the keys of a grant with the user's current keys. An outage of the database refuses
+/// only users changed by an operator, because the keys were right before the authorizer's decision.
 fn confirm(grant: &Grant, answer: &UserAnswer) -> Result<(), Refusal> {
     match answer {
         UserAnswer::Known(user) | UserAnswer::LastKnown(user) => {

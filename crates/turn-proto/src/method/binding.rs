@@ -1,5 +1,6 @@
-//! Binding (RFC 8489 §12): the client's address as it is seen here. The basic server: no
-//! credentials unless the policy asks for them, no redirection, FINGERPRINT not required.
+//! Binding (RFC 8489 §12): returns the client's address as received by the server. The
+//! implementation is the RFC's basic server: no redirection, and FINGERPRINT is not required.
+//! Credentials are required only if the policy demands them.
 
 use stun_wire::AttributeType;
 use turn_types::ClientPath;
@@ -38,7 +39,7 @@ pub(crate) fn handle(
     mapped(&responder, path, reply)
 }
 
-/// Answers an authenticated request, where no other is answered.
+/// Responds to an authenticated request, where the policy requires credentials.
 pub(crate) fn answer(own: &Authenticated<'_>, reply: &mut ReplyBuffer) -> Verdict {
     mapped(own.responder, own.request.path, reply)
 }

@@ -1,4 +1,4 @@
-//! ChannelBind (RFC 8656 §12.2): binds a number to a peer, and permits the peer's address.
+//! ChannelBind (RFC 8656 §12.2): binds a channel number to a peer, and permits the peer's address.
 
 use core::iter;
 

@@ -1,7 +1,7 @@
-//! Binding for clients of RFC 3489: messages without the magic cookie (RFC 5389 §12.2): behind a
-//! switch of its own. Responses have MAPPED-ADDRESS and no FINGERPRINT, and come from another
-//! address on request where NAT behaviour discovery is served. RESPONSE-ADDRESS, by which any
-//! client could make us send to any address, is refused.
+//! Binding for clients of RFC 3489, which send messages without the magic cookie (RFC 5389 §12.2).
+//! The policy has a separate switch for these clients. Responses have MAPPED-ADDRESS and no
+//! FINGERPRINT. On request they leave from another address, where NAT behaviour discovery is
+//! served. RESPONSE-ADDRESS is refused, because any client could direct responses to any address.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::policy::discovery::DiscoverySocket;
 use crate::policy::peers::to_public;
 use crate::store::{Budgets, Outbox, Source};
 
-/// Policy, time, path and stores that a message without the cookie is judged by.
+/// Policy, time, path and stores for a message without the cookie.
 #[derive(Debug)]
 pub(crate) struct Classic<'a> {
     pub(crate) policy: &'a Policy,
@@ -48,7 +48,7 @@ impl Classic<'_> {
         let message = Message::parse_classic(bytes).map_err(|_| DropReason::MalformedStun)?;
         match message.class() {
             Class::Request if transport == Transport::Dtls => {
-                // RFC 8489 §11: a client of DTLS is none of RFC 3489.
+                // A client over DTLS cannot be a client of RFC 3489 (RFC 8489 §11).
                 self.refuse(&message, Refusal::NoCookie, reply)
             }
             Class::Request if message.method() == Method::BINDING => self.answer(&message, reply),
@@ -117,7 +117,7 @@ impl Classic<'_> {
         if reason == Refusal::UnknownAttributes {
             let discovery = DiscoverySocket::of(self.policy, self.path).is_some();
             let mut kinds: Vec<_> = unknown(message, discovery).take(UNKNOWN_LISTED_MAX).collect();
-            // RFC 3489 §11.2.10 knows no padding: an odd list repeats its last entry.
+            // RFC 3489 §11.2.10 has no padding. A list of odd length repeats its last entry.
             if let (Some(last), false) = (kinds.last().copied(), kinds.len().is_multiple_of(2)) {
                 kinds.push(last);
             }
@@ -126,7 +126,7 @@ impl Classic<'_> {
         Ok(Verdict::Reply { len: finish(builder)?, error: true })
     }
 
-    /// Takes the response out of the budget of Binding responses.
+    /// Charges a response to the budget of Binding responses.
     fn charge(&mut self) -> Result<(), DropReason> {
         let Self { policy, now, path, .. } = *self;
         let source = Source::new(policy, now.instant, path);
@@ -138,12 +138,12 @@ fn finish(builder: MessageBuilder<'_>) -> Result<u16, DropReason> {
     builder.finish().and_then(|len| u16::try_from(len).ok()).ok_or(DropReason::TooLong)
 }
 
-/// The address of ours that a client sees its answer come from, as far as that is known.
+/// Returns the public form of the source address of responses, if known.
 fn source_of(policy: &Policy, path: &ClientPath) -> SocketAddr {
     to_public(policy, PeerAddr(path.five_tuple.server.0))
 }
 
-/// The attributes that RFC 3489 wants understood and that are not.
+/// Returns the comprehension-required attributes of RFC 3489 that are not understood.
 fn unknown<'a>(
     message: &ClassicMessage<'a>,
     discovery: bool,

@@ -1,5 +1,5 @@
-//! Connect (RFC 6062 §5.2): a connection with a peer, from the relayed address. The request waits
-//! until it is made or has failed.
+//! Connect (RFC 6062 §5.2): connects to a peer from the relayed address. The request waits until
+//! the connection is established or has failed.
 
 use alloc::boxed::Box;
 
@@ -15,7 +15,7 @@ use crate::store::{
     Allocations, NewPeers, Outbox, PeerConnection, Pending, PendingConnect, Slot, Wait, Waiting,
 };
 
-/// The stores that Connect works on.
+/// Stores used by Connect.
 #[derive(Debug)]
 pub(crate) struct Connect<'a> {
     pub(crate) allocations: &'a mut Allocations,
@@ -26,7 +26,7 @@ pub(crate) struct Connect<'a> {
     pub(crate) worker: WorkerId,
 }
 
-/// The answer to [`TcpCommand::Connect`].
+/// Result of [`TcpCommand::Connect`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connected {
     pub(crate) pending: PendingId,
@@ -50,14 +50,14 @@ impl Connect<'_> {
         let (peer, named) = message
             .first(AttributeType::XOR_PEER_ADDRESS)
             .and_then(|value| read_peer(policy, value, message.transaction_id()))
-            // There is no listener on port 0.
+            // No listener can have port 0.
             .filter(|(peer, _)| peer.port() != 0)
             .ok_or(Refusal::BadRequest)?;
         let socket = allocation.socket(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;
         if allocation.connections.is_with(peer) {
             return Err(Refusal::ConnectionExists);
         }
-        // The relay itself listens where its connections leave from: it would call itself.
+        // The relay listens on the source address of its connections, and would connect to itself.
         let is_itself = socket.local.0 == peer.0;
         let relay = socket.relay;
         let limits = allocation.grant.limits.as_deref();
@@ -70,7 +70,7 @@ impl Connect<'_> {
         {
             return Err(Refusal::ConnectionLimit);
         }
-        // Each counts, as ports can be scanned by it.
+        // Each Connect is charged as a new peer, because Connect requests can scan ports.
         self.new_peers.take(rules.quotas, now, allocation, 1)?;
         let slot_of_wait = self.pending.take_slot(Wait::Connect, &claimant);
         let connection = self.allocations.free_connection_id(self.worker, self.random);
@@ -84,7 +84,7 @@ impl Connect<'_> {
         Ok(Verdict::Wait)
     }
 
-    /// Handles a connection that was made, or was not. Returns the verdict of the Connect.
+    /// Handles the result of connecting to a peer. Returns the verdict of the Connect.
     pub(crate) fn peer_connected(
         &mut self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Connect<'_> {
     ) -> Option<(Responder, Verdict)> {
         let Connected { pending, connection, result } = connected;
         let Some(waiting) = self.pending.take_connect(pending) else {
-            // The Connect has been given up.
+            // The Connect was abandoned.
             if result.is_ok() {
                 self.outbox.tcp(TcpCommand::Close { connection });
             }
@@ -110,7 +110,7 @@ impl Connect<'_> {
         }
         let known = self.allocations.remove_connection(connection);
         if result.is_ok() && !known {
-            // Its allocation has ended, or the rules forbid its peer now.
+            // The allocation has ended, or the rules now forbid the peer.
             self.outbox.tcp(TcpCommand::Close { connection });
         }
         let reason = Refusal::ConnectionFailed;

@@ -1,5 +1,4 @@
-//! ConnectionAttempt (RFC 6062 §5.3): the indication about a peer that has connected to a relayed
-//! address.
+//! ConnectionAttempt (RFC 6062 §5.3): indication about a peer's connection to a relayed address.
 
 use stun_wire::{AttributeType, Class, MessageBuilder, Method};
 use turn_types::{ConnectionId, Instant, PeerAddr, RelayId, WorkerId};
@@ -10,7 +9,7 @@ use crate::policy::peers::{is_reachable_by_tcp, to_public};
 use crate::random::Random;
 use crate::store::{Allocations, PeerConnection};
 
-/// A peer that has connected to a relayed address.
+/// Peer that has connected to a relayed address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerArrival<'a> {
     pub(crate) policy: &'a Policy,
@@ -56,7 +55,7 @@ pub(crate) fn handle(
     builder.connection_id(id.0);
     builder.xor_address(AttributeType::XOR_PEER_ADDRESS, to_public(policy, peer));
     let len = builder.finish().and_then(|len| u16::try_from(len).ok());
-    // It always fits: two short attributes.
+    // The two short attributes always fit.
     let len = len.ok_or(PeerRefusal::TooMany)?;
     allocations.add_connection(slot, PeerConnection::unbound(id, peer, now));
     Ok((id, Answer { to, len, error: false, held: false }))

@@ -1,6 +1,6 @@
-//! ConnectionBind (RFC 6062 §5.4): binds the client's connection to a peer's. It may come to any
-//! worker, and is answered by the one that has the peer's connection: the first authenticates it,
-//! the second judges its claim on the connection.
+//! ConnectionBind (RFC 6062 §5.4): binds a client's connection to a peer's connection. Any worker
+//! may receive the request, and authenticates the client. The worker that has the peer's connection
+//! checks the client's right to the connection, and responds.
 
 use alloc::boxed::Box;
 
@@ -10,8 +10,8 @@ use turn_types::{ConnectionId, Instant, Transport};
 use crate::io::{Answer, Authenticated, BindRequest, Refusal, ReplyBuffer, TcpCommand, Verdict};
 use crate::store::{Allocations, Outbox, Phase};
 
-/// Passes an authentic ConnectionBind on to the worker of its connection. `is_control`: its own
-/// connection has an allocation, or is to have one.
+/// Passes an authentic ConnectionBind to the worker of the peer's connection. `is_control`: the
+/// request arrived on a connection that has an allocation, or waits for one.
 pub(crate) fn handle(
     own: &Authenticated<'_>,
     is_control: bool,
@@ -38,7 +38,7 @@ pub(crate) fn handle(
     Ok(Verdict::Hold)
 }
 
-/// Answers a ConnectionBind at the worker of its connection.
+/// Responds to a ConnectionBind at the worker of the peer's connection.
 pub(crate) fn bind(
     now: Instant,
     allocations: &mut Allocations,
@@ -78,9 +78,9 @@ fn join(now: Instant, allocations: &mut Allocations, request: &BindRequest) -> R
     if !owner.is_same_user(grant) {
         return Err(Refusal::WrongUser);
     }
-    // A client of an open relay has no name, and a token does not name its user: there the number
-    // of a connection could be guessed. The same token, or the address of the allocation's client,
-    // is enough.
+    // A client of an open relay has no name, and a token does not name its user. Such clients could
+    // guess the number of another client's connection. Such a client must have the same token as
+    // the allocation, or the address of the allocation's client.
     let is_token = grant.keys.are_of_token();
     let is_named = !is_token && !grant.is_anonymous();
     let same_token = is_token && owner.account == grant.account;

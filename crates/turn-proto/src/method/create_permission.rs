@@ -1,5 +1,5 @@
-//! CreatePermission (RFC 8656 §10.2): all of its XOR-PEER-ADDRESS attributes are installed, or
-//! none.
+//! CreatePermission (RFC 8656 §10.2): installs permissions for all XOR-PEER-ADDRESS attributes, or
+//! for none.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::policy::Quotas;
 use crate::policy::peers::{judge, read_peer};
 use crate::store::{Allocations, NewPeers, Outbox, Permission, Slot};
 
-/// The stores that CreatePermission and ChannelBind work on.
+/// Stores used by CreatePermission and ChannelBind.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     pub(crate) allocations: &'a mut Allocations,
@@ -59,8 +59,8 @@ impl Permit<'_> {
         Ok(responder.success(reply, |_| ()))
     }
 
-    /// Makes room for permissions of these distinct addresses within the limit, by removing expired
-    /// ones, and takes them out of the budget of new peers.
+    /// Removes expired permissions, and checks that permissions for these distinct addresses fit
+    /// the limit. Charges new addresses to the budget of new peers.
     pub(super) fn make_room(
         &mut self,
         slot: Slot,
@@ -80,13 +80,13 @@ impl Permit<'_> {
     }
 }
 
-/// A peer address in the form that packets carry, and as the request named it.
+/// Peer address in the form used in packets, and as named in the request.
 struct NamedPeer {
     local: IpAddr,
     named: IpAddr,
 }
 
-/// The distinct addresses that the request names. Ports do not count (RFC 8656 §10.2).
+/// Returns the distinct addresses named in the request. Ports are ignored (RFC 8656 §10.2).
 fn named_peers(request: &Request<'_>) -> Result<Vec<NamedPeer>, Refusal> {
     let message = &request.message;
     let mut peers: Vec<NamedPeer> = Vec::new();

@@ -1,9 +1,9 @@
-//! Binding with the attributes of RFC 5780, at an address where NAT behaviour discovery is served:
-//! the response may leave from another of our addresses, go to another port of the client, and be
-//! as long as a link carries.
+//! Binding with the attributes of RFC 5780, at an address with NAT behaviour discovery. The
+//! response may leave from another server address, go to another port of the client, and be as long
+//! as a link carries.
 //!
-//! In any case the response goes to the address that the request came from, is no longer than the
-//! RFC has it, and counts in the budget of unauthenticated responses like any other.
+//! The response always goes to the source address of the request, and is never longer than RFC 5780
+//! specifies. All responses are charged to the budget of unauthenticated responses.
 
 use stun_wire::{AttributeType, ChangeRequest, Class, Message, MessageBuilder, Method, value};
 use turn_types::{ServerAddr, Transport};
@@ -12,16 +12,16 @@ use crate::io::{DropReason, Refusal, ReplyBuffer, Request, Responder, Verdict};
 use crate::limits::{PADDING_MAX, RESPONSE_PORT_MIN};
 use crate::policy::discovery::DiscoverySocket;
 
-/// The attributes of a request that change its response.
+/// Attributes of a request that change the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ResponseChange {
     change: ChangeRequest,
     port: Option<u16>,
-    /// Bytes of PADDING, a multiple of four.
+    /// Length of PADDING in bytes, a multiple of four.
     padding: Option<u16>,
 }
 
-/// Answers a request that came to a discovery socket, after the check for unknown attributes.
+/// Responds to a request received by a discovery socket, after the check for unknown attributes.
 pub(super) fn answer(
     request: &Request<'_>,
     responder: &Responder,
@@ -56,7 +56,8 @@ pub(super) fn answer(
     Ok(verdict)
 }
 
-/// Reads the attributes; none is allowed on a connection, as its responses come back on it.
+/// Reads the attributes of RFC 5780. On a connection none is allowed, because responses use the
+/// same connection.
 fn read(message: &Message<'_>, transport: Transport) -> Result<ResponseChange, Refusal> {
     let attribute = |kind| message.first(kind);
     let change = attribute(AttributeType::CHANGE_REQUEST).map(value::change_request).transpose();
@@ -73,16 +74,17 @@ fn read(message: &Message<'_>, transport: Transport) -> Result<ResponseChange, R
     if allowed { Ok(wanted) } else { Err(Refusal::BadRequest) }
 }
 
-/// The PADDING of the response to so much of it: as an Ethernet link carries (RFC 5780 §6.1), and
-/// never more than was sent, so that nothing is amplified.
+/// Returns the length of PADDING in the response to a request with `sent` bytes of PADDING. The
+/// maximum is the MTU of Ethernet (RFC 5780 §6.1). The response never has more than the request, to
+/// prevent amplification.
 fn padding_for(sent: usize) -> u16 {
     const { assert!(PADDING_MAX.is_multiple_of(4)) };
     let whole = u16::try_from(sent).map_or(PADDING_MAX, |sent| sent.min(PADDING_MAX));
     whole & !3
 }
 
-/// Writes an answer up to the zeros of its PADDING, which end it: there is no FINGERPRINT behind
-/// them, which RFC 5780 does not use.
+/// Writes a response up to the zeros of PADDING, which is the last attribute. No FINGERPRINT
+/// follows, because RFC 5780 does not use FINGERPRINT.
 fn write_padded(
     reply: &mut ReplyBuffer,
     message: &Message<'_>,

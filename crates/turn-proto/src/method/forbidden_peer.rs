@@ -1,4 +1,4 @@
-//! The peer for which a request was refused, and the rule that forbids it.
+//! Forbidden peer that caused a refusal, and the rule that forbids the peer.
 
 use core::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::io::{Authenticated, ForbiddenPeer};
 use crate::policy::peer_rules::DeniedBy;
 use crate::policy::peers::{judge, read_peer, to_public};
 
-/// The first peer of a request that the rules forbid.
+/// Returns the first peer of a request that the rules forbid.
 pub(crate) fn find(own: &Authenticated<'_>) -> Option<ForbiddenPeer> {
     let request = &own.request;
     let (policy, rules, message) = (request.policy, request.rules, &request.message);
@@ -25,7 +25,7 @@ pub(crate) fn find(own: &Authenticated<'_>) -> Option<ForbiddenPeer> {
     let public = to_public(policy, PeerAddr(SocketAddr::new(local.ip(), 0))).ip();
     let forms = [local.ip(), address, public];
     let denied = |ip| rules.peer_rules.ruling(ip).err().map(|by| (ip, by));
-    // All its forms are allowed where it is an address of this host without a relay.
+    // If the rules allow all forms, the peer is an address of this host without a relay.
     let (ip, by) = forms.into_iter().find_map(denied).unwrap_or((address, DeniedBy::OwnAddress));
     let rule = (by == DeniedBy::Rule).then(|| rules.peer_rules.denying_rule(ip).cloned());
     Some(ForbiddenPeer { address, by, rule: rule.flatten() })

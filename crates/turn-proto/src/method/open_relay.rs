@@ -1,4 +1,5 @@
-//! The relay sockets of an Allocate: claiming their ports, and the allocation once they are open.
+//! Relay sockets of an Allocate: claims of ports, and creation of the allocation when the sockets
+//! are open.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,7 +23,7 @@ use crate::store::{
     Waiting,
 };
 
-/// The answer to [`Command::OpenRelay`].
+/// Result of [`Command::OpenRelay`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     pub(crate) pending: PendingId,
@@ -31,7 +32,8 @@ pub(crate) struct Opened {
 }
 
 impl Allocate<'_> {
-    /// Claims the ports of an Allocate, and opens their relay sockets, for which it waits.
+    /// Claims the ports of an Allocate, and opens the relay sockets. The Allocate waits for the
+    /// sockets.
     pub(super) fn claim_ports(
         &mut self,
         policy: &Policy,
@@ -66,7 +68,7 @@ impl Allocate<'_> {
         reservation: Reservation,
     ) -> Result<ClaimedPort, Refusal> {
         let (at, lease) = (reservation.relayed, &reservation.lease);
-        // An address that was removed and came back has other leases.
+        // A relay address that was removed and added again does not accept its old leases.
         let public = if policy.prefix_of(at.ip()).is_some_and(|prefix| prefix.has_lease(lease)) {
             at.ip()
         } else {
@@ -112,7 +114,7 @@ impl Allocate<'_> {
             .ok_or_else(|| {
                 let mut relays =
                     policy.relay.iter().filter(|one| IpFamily::of(one.local) == family);
-                // The files of the process are too few, not the ports.
+                // The process has too few file descriptors, although ports are free.
                 if relays.any(|relay| relay.ports.is_at_limit(policy.ports)) {
                     Refusal::SystemExhausted
                 } else {
@@ -121,7 +123,7 @@ impl Allocate<'_> {
             })
     }
 
-    /// Claims an address of one of the prefixes of a family, beginning with a random one.
+    /// Claims an address of one of a family's prefixes. The search starts with a random prefix.
     fn claim_of_prefix(
         &mut self,
         policy: &Policy,
@@ -146,7 +148,8 @@ impl Allocate<'_> {
         None
     }
 
-    /// Claims a free port on one of the relay addresses of a family, beginning with a random one.
+    /// Claims a free port on one of a family's relay addresses. The search starts with a random
+    /// address.
     fn claim_of_address(
         &mut self,
         policy: &Policy,
@@ -171,7 +174,7 @@ impl Allocate<'_> {
         None
     }
 
-    /// Claims a port of each family; one of both is enough.
+    /// Claims a port of each family. Success with one family is enough.
     fn claim_both(
         &mut self,
         policy: &Policy,
@@ -189,7 +192,7 @@ impl Allocate<'_> {
         if allocation.waits() { Ok(()) } else { Err(reason) }
     }
 
-    /// Opens the relay sockets of an Allocate, which waits for them.
+    /// Opens the relay sockets of an Allocate, which waits for the results.
     fn open(&mut self, now: Instant, allocation: PendingAllocation) {
         let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
         let protocol = allocation.wanted.kept.protocol;
@@ -203,8 +206,8 @@ impl Allocate<'_> {
         }
     }
 
-    /// Handles the opening of a relay socket, or its failure. Returns the verdict of the Allocate
-    /// behind the last one.
+    /// Handles the result of opening a relay socket. Returns the verdict of the Allocate after the
+    /// last socket.
     pub(crate) fn relay_opened(
         &mut self,
         policy: &Policy,
@@ -217,7 +220,7 @@ impl Allocate<'_> {
         let taken = waiting
             .and_then(|waiting| Some((waiting.wanted.kept.protocol, waiting.take_opening(relay)?)));
         let Some((protocol, (family, port))) = taken else {
-            // The Allocate has been given up.
+            // The Allocate was abandoned.
             if result.is_ok() {
                 self.outbox.command(Command::CloseRelay { relay });
             }
@@ -241,7 +244,8 @@ impl Allocate<'_> {
         Some(self.finish(policy, now, allocation, reply))
     }
 
-    /// Another process on this host has the port: claims another one, a bounded number of times.
+    /// Claims another port, because another process on this host uses the first port. The number of
+    /// attempts is limited.
     fn try_another(
         &mut self,
         policy: &Policy,
@@ -256,7 +260,8 @@ impl Allocate<'_> {
         let protocol = waiting.wanted.kept.protocol;
         let tried = u32::try_from(waiting.taken.len()).unwrap_or(u32::MAX);
         let claimed = match requirement {
-            // All addresses of a prefix have the port that is taken.
+            // All addresses of a prefix use this port, so another address of a prefix does not
+            // help.
             Some(requirement) if policy.prefix_of(at.ip()).is_some() => self
                 .claim_of_address(policy, at.family(), requirement)
                 .ok_or(Refusal::PortsExhausted),
@@ -274,7 +279,7 @@ impl Allocate<'_> {
         }
     }
 
-    /// Makes the allocation, or refuses it, when all sockets are open or have failed.
+    /// Creates or refuses the allocation, after each socket is open or has failed.
     fn finish(
         &mut self,
         policy: &Policy,
@@ -318,7 +323,7 @@ impl Allocate<'_> {
         let (mut sockets, mut relayed, mut failed) = ([None, None], [None, None], None);
         for (family, socket) in IpFamily::ALL.into_iter().zip(pending.sockets) {
             match socket {
-                // A reload took the address away while the socket was being opened.
+                // A reload has removed the address while the socket was opened.
                 SocketState::Open(port) if !serves(port.at) => {
                     self.outbox.close_relay(port.relay, port.lease);
                     failed = Some((family, Refusal::SystemExhausted));
@@ -370,7 +375,7 @@ impl Allocate<'_> {
         Ok((allocation, lifetime))
     }
 
-    /// Reserves the port behind that of an EVEN-PORT allocation.
+    /// Reserves the port that follows the port of an EVEN-PORT allocation.
     fn reserve_next(
         &mut self,
         policy: &Policy,
@@ -382,7 +387,7 @@ impl Allocate<'_> {
             SocketState::NotRequested | SocketState::Failed(_) | SocketState::Opening(_) => None,
         });
         let Some((at, lease)) = next else { return Ok(None) };
-        // Even, so that there is a next one.
+        // The port is even, so the next port exists.
         let relayed = RelayedAddr(SocketAddr::new(at.ip(), at.port() + 1));
         let expires = now + policy.of(&pending.grant.realm).lifetimes.reservation;
         let token = self.random.u64().to_be_bytes();
@@ -395,8 +400,8 @@ impl Allocate<'_> {
     }
 }
 
-/// Returns true if a client may use a reservation that an account made. A token does not name its
-/// user: any token of the realm may.
+/// Returns true if a client may use a reservation made by an account. A token does not name its
+/// user, so any token of the realm is accepted.
 fn may_redeem(grant: &Grant, account: &Account) -> bool {
     let is_own = account.name == grant.account || grant.keys.are_of_token();
     is_own && account.realm == grant.realm

@@ -1,6 +1,6 @@
-//! Refresh (RFC 8656 §8.2): refreshes an allocation or, with LIFETIME 0, ends it at once. In a dual
-//! allocation REQUESTED-ADDRESS-FAMILY names one relayed address; without it both are meant. With a
-//! mobility ticket see [`crate::mobility::by_ticket`].
+//! Refresh (RFC 8656 §8.2): refreshes an allocation, or immediately deletes the allocation with
+//! LIFETIME 0. In a dual allocation REQUESTED-ADDRESS-FAMILY selects one relayed address, otherwise
+//! both are refreshed. For a Refresh with a mobility ticket see [`crate::mobility::by_ticket`].
 
 use crate::io::{Authenticated, RefreshRequest, Refusal, ReplyBuffer, Verdict, whole_seconds};
 use crate::store::{Allocations, Outbox, Slot};

@@ -1,6 +1,6 @@
-//! Refresh by a mobility ticket (RFC 8016 §3.2): refreshes an allocation as any Refresh does, and
-//! lets its client have another 5-tuple. The response has the next ticket; the one that was used is
-//! void, but for a retransmission of the same request, which is answered again.
+//! Refresh by mobility ticket (RFC 8016 §3.2): refreshes an allocation like any Refresh, and
+//! permits another 5-tuple for the client. The response contains the next ticket, and the used
+//! ticket becomes void. A retransmission of the request still gets its response.
 
 use stun_wire::{AttributeType, Message, Method};
 
@@ -27,7 +27,8 @@ impl Moves<'_> {
         let refresh = read(own, read_ticket(request.policy, responder, value)?)?;
         let id = refresh.ticket.allocation;
         let worker = self.registry.location_of(id).ok_or(Refusal::BadTicket)?;
-        // An allocation between two workers is asked for again, wherever it is by then.
+        // An allocation between two workers is requested again later, from the worker that then has
+        // it.
         if worker != self.ids.worker() || self.allocations.of_id(id).is_none() {
             return self.ask_worker(worker, &request, refresh, responder);
         }
@@ -42,8 +43,8 @@ impl Moves<'_> {
         Ok(respond(responder, granted, reply))
     }
 
-    /// Handles a Refresh by ticket on the 5-tuple of an allocation, which must be that of the
-    /// ticket.
+    /// Handles a Refresh by ticket on the 5-tuple of an allocation. The ticket must belong to this
+    /// allocation.
     pub(crate) fn refresh_by_own_ticket(
         &mut self,
         own: &Authenticated<'_>,
@@ -62,7 +63,7 @@ impl Moves<'_> {
         Ok(respond(responder, granted, reply))
     }
 
-    /// Answers a retransmission of a Refresh by ticket on the 5-tuple of an allocation again.
+    /// Repeats the response to a retransmitted Refresh by ticket on the 5-tuple of an allocation.
     pub(crate) fn answer_again(
         &self,
         own: &Authenticated<'_>,
@@ -76,9 +77,9 @@ impl Moves<'_> {
         Some(respond(responder, granted, reply))
     }
 
-    /// Handles an authenticated request on a 5-tuple where a client is expected, or may be: a
-    /// retransmission is answered again, anything else waits for the allocation. `None` for any
-    /// other 5-tuple.
+    /// Handles an authenticated request on a 5-tuple where a client is or may be expected. A
+    /// retransmission gets its response again, and any other request waits for the allocation.
+    /// `None` for any other 5-tuple.
     pub(crate) fn handle_before_arrival(
         &mut self,
         own: &Authenticated<'_>,
@@ -101,7 +102,8 @@ impl Moves<'_> {
     }
 }
 
-/// Returns true for a Refresh by a ticket of ours. Its sender is not authenticated by that.
+/// Returns true for a Refresh by a ticket of this server. The ticket does not authenticate the
+/// sender.
 pub(crate) fn is_by_ticket(policy: &Policy, message: &Message<'_>) -> bool {
     let ticket = message.first(AttributeType::MOBILITY_TICKET);
     policy.mobility

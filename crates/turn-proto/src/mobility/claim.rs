@@ -1,4 +1,4 @@
-//! Claiming an allocation by its ticket, at the worker that has it.
+//! Claim of an allocation by ticket, at the worker that has the allocation.
 
 use turn_types::{FiveTuple, Now};
 
@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::store::{Allocation, Allocations, Answered, Outbox, Slot};
 use stun_wire::TransactionId;
 
-/// Refreshes an allocation by its ticket, and makes the next ticket. The caller notes where its
+/// Refreshes an allocation by ticket, and creates the next ticket. The caller records where the
 /// client is expected.
 pub(super) fn claim(
     policy: &Policy,
@@ -33,14 +33,14 @@ pub(super) fn claim(
     if !valid {
         return Err(Refusal::BadTicket);
     }
-    // A client may always end its allocation.
+    // A client may always delete its allocation, so no quota is checked.
     if request.lifetime != Some(0) {
         let most = policy.quotas.allocations_per_customer;
         allocations.get_mut(slot).quota.expect_at(five_tuple, most)?;
     }
     let lifetime = allocations.refresh(policy, now, slot, grant, *request, outbox)?;
     let lifetime = whole_seconds(lifetime);
-    // A Refresh may have been its end, or that of one relayed address.
+    // The Refresh may have ended the allocation, or removed one relayed address.
     if allocations.of_id(id).is_none() {
         return Ok((slot, Granted { lifetime, ticket: None }));
     }
@@ -53,7 +53,7 @@ pub(super) fn claim(
     Ok((slot, Granted { lifetime, ticket: Some(mobility.ticket) }))
 }
 
-/// The response to a Refresh by ticket that was answered, if this is a retransmission of it.
+/// Returns the response to the last Refresh by ticket, for a retransmission of that Refresh.
 pub(super) fn answered(
     allocation: &Allocation,
     five_tuple: &FiveTuple,

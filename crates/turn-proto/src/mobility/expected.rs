@@ -1,6 +1,6 @@
-//! Expected clients after an import. A snapshot of an allocation contains the worker and the
-//! 5-tuple where the client is expected. Workers of the successor exchange them before they serve:
-//! the client has its response, and does not repeat the Refresh by ticket.
+//! Expected clients after an import. The snapshot of an allocation contains the worker and the
+//! 5-tuple where the client is expected. The successor's workers exchange expected clients before
+//! serving, because a client does not repeat a Refresh by ticket after its response.
 
 use core::fmt;
 use core::time::Duration;
@@ -14,7 +14,7 @@ use crate::credentials::Grant;
 use crate::io::{Granted, whole_seconds};
 use crate::store::{Allocation, ExpectedClient, Next};
 
-/// Client of an allocation that is expected at another worker.
+/// Client expected at a different worker than the worker that has the allocation.
 pub struct ExpectedMove {
     allocation: AllocationId,
     five_tuple: FiveTuple,
@@ -31,7 +31,7 @@ impl fmt::Debug for ExpectedMove {
 }
 
 impl Moves<'_> {
-    /// Returns the clients that are expected at other workers, with these workers.
+    /// Returns the clients that are expected at other workers, each with that worker.
     pub(crate) fn expected_elsewhere(
         &self,
         now: Instant,
@@ -39,7 +39,8 @@ impl Moves<'_> {
         self.allocations.iter().filter_map(move |allocation| expected_move(allocation, now))
     }
 
-    /// Expects a client of another worker's allocation. `socket_of` returns the socket of its path.
+    /// Expects a client of another worker's allocation. `socket_of` returns the socket of the
+    /// client's path.
     pub(crate) fn expect(
         &mut self,
         now: Instant,

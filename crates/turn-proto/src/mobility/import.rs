@@ -19,39 +19,40 @@ use crate::store::{Account, Allocation, Leases, Progress, Snapshot};
 /// Exported allocation.
 struct Transfer {
     snapshot: Box<Snapshot>,
-    /// The customer and the rate that its place in the quotas was taken for.
+    /// Customer and rate for which the quota slots of the allocation were taken.
     customer: Prefix,
     rate: u64,
 }
 
 fields!(Transfer { 1 => snapshot, 2 => customer, 3 => rate });
 
-/// Error of an import, which has no effects.
+/// Error of an import, which then has no effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocationImportError {
-    /// Its state cannot be read.
+    /// The state cannot be read.
     #[error("their state cannot be read: {0}")]
     Malformed(Malformed),
-    /// It has expired meanwhile.
+    /// The allocation has expired during the hand-over.
     #[error("they have expired")]
     Expired,
-    /// There is an allocation of its id, or on its 5-tuple.
+    /// An allocation with the same id or on the same 5-tuple exists.
     #[error("they are here already")]
     Exists,
-    /// Nothing is relayed from its address here.
+    /// The relay address of the allocation is not served by this process.
     #[error("nothing is relayed from {0} any more")]
     RelayAddress(IpAddr),
-    /// Its port is in use here.
+    /// The port of the allocation is in use.
     #[error("their relayed address {0} is in use here")]
     Port(SocketAddr),
-    /// Its client came to this address, where this process has no listener, or by a connection that
-    /// it does not have.
+    /// This process has no listener at this server address of the client, or does not have the
+    /// client's connection.
     #[error("nothing listens at {} any more, or their connections are gone", .0.0)]
     Client(ServerAddr),
 }
 
 impl AllocationImportError {
-    /// Returns the reason for the record; `None`: the allocation is unknown, or is live here.
+    /// Returns the reason for the session record. `None`: the allocation is unknown, or is live in
+    /// this process.
     const fn end(self) -> Option<EndReason> {
         match self {
             Self::Malformed(_) | Self::Exists => None,
@@ -81,30 +82,30 @@ impl AllocationCopy {
         Self(Transfer { snapshot, customer: quota.customer(), rate: quota.rate() })
     }
 
-    /// The 5-tuple of its client.
+    /// Returns the 5-tuple of the client.
     #[must_use]
     pub fn client(&self) -> FiveTuple {
         self.0.snapshot.client()
     }
 
-    /// The 5-tuple at which its client is expected, if it may move to the same worker.
+    /// Returns the 5-tuple where the client is expected after a move within the same worker.
     #[must_use]
     pub fn expected_client(&self) -> Option<FiveTuple> {
         self.0.snapshot.expected_client()
     }
 
-    /// The protocol that it relays.
+    /// Returns the relayed protocol.
     #[must_use]
     pub fn protocol(&self) -> RelayProtocol {
         self.0.snapshot.protocol()
     }
 
-    /// The names of its relay sockets.
+    /// Returns the names of the relay sockets.
     pub fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.0.snapshot.relays()
     }
 
-    /// Writes the state, for an [import](crate::Server::import).
+    /// Writes the state for an [import](crate::Server::import).
     pub fn write(&self, out: &mut Writer) {
         self.0.write(out);
     }
@@ -125,7 +126,7 @@ impl Moves<'_> {
             return Err(AllocationImportError::Expired);
         }
         let (id, protocol, at) = (snapshot.id, snapshot.protocol(), snapshot.client());
-        // The 5-tuple of a client that has gone may be another's by now.
+        // Another client may now use the 5-tuple of a detached client.
         let is_taken = snapshot.is_attached() && self.allocations.of_client(&at).is_some();
         if is_taken || self.allocations.of_id(id).is_some() {
             return Err(AllocationImportError::Exists);
@@ -157,7 +158,7 @@ impl Moves<'_> {
         progress: Option<Progress>,
     ) {
         let (Ok(transfer), Some(reason)) = (state.last::<Transfer>(), error.end()) else { return };
-        // After a crash there may be an earlier copy, which another worker has imported.
+        // After a crash another worker may have imported an earlier copy.
         if self.registry.location_of(transfer.snapshot.id).is_some() {
             return;
         }
@@ -165,13 +166,14 @@ impl Moves<'_> {
         self.outbox.notice(Notice::AllocationEnded(Box::new(record)));
     }
 
-    /// A name for a relay that had another one: a part of a shared socket stays one.
+    /// Returns a new name for a relay socket. A relay on a shared socket keeps this property.
     const fn next_name(&mut self, before: RelayId) -> RelayId {
         if before.is_shared() { self.ids.next_shared_relay() } else { self.ids.next_relay() }
     }
 
-    /// Returns the allocation of a snapshot. It keeps its place in the quotas, even beyond the
-    /// present limits. Without the relay address of one family, the other family stays.
+    /// Returns the allocation of a snapshot. The allocation keeps its quota slots, even beyond the
+    /// current limits. If the relay address of one family is unavailable, the allocation continues
+    /// with the other family.
     fn restore(
         &self,
         policy: &Policy,
@@ -199,7 +201,7 @@ impl Moves<'_> {
     }
 }
 
-/// Claims this port of an address, or this address of a prefix.
+/// Claims a specific port of a relay address, or a specific address of a prefix.
 pub(crate) fn claim(policy: &Policy, at: SocketAddr) -> Result<PortLease, AllocationImportError> {
     if let Some(prefix) = policy.prefix_of(at.ip()) {
         return prefix.claim_again(at).ok_or(AllocationImportError::Port(at));

@@ -1,4 +1,4 @@
-//! The path of a client that moves, where both ends of the move are this worker's.
+//! Path of a client that moves, if this worker has both the old and the new 5-tuple.
 
 use turn_types::{AllocationId, FiveTuple, Instant};
 
@@ -6,7 +6,7 @@ use crate::io::{Command, Fetch, Notice};
 use crate::policy::Policy;
 use crate::store::{Allocations, Next, Outbox, Slot};
 
-/// Makes the expected 5-tuple the only one, after a packet of the client came on it.
+/// Replaces the path by the expected 5-tuple, after a packet of the client on this 5-tuple.
 pub(crate) fn complete_move(
     policy: &Policy,
     now: Instant,
@@ -21,8 +21,8 @@ pub(crate) fn complete_move(
     allocations.update_routes(policy, now, slot, outbox);
 }
 
-/// Handles the end of the connection of a client that may move: the allocation goes on where the
-/// client is expected, or waits for it.
+/// Handles the end of a mobile client's connection. The allocation continues where the client is
+/// expected, or waits for the client.
 pub(crate) fn lose(
     policy: &Policy,
     now: Instant,
@@ -51,7 +51,8 @@ pub(crate) fn lose(
     }
 }
 
-/// The allocation with this id, if it is here and its client may move.
+/// Returns the slot of a live allocation by id, if this worker has the allocation and the client
+/// may move.
 pub(super) fn mobile_slot(
     allocations: &Allocations,
     now: Instant,

@@ -1,4 +1,4 @@
-//! Packets that wait for allocations on their way to this worker.
+//! Packets that wait for allocations moving to this worker.
 
 use turn_types::{ClientPath, FiveTuple, Instant, IpMeta};
 
@@ -8,7 +8,8 @@ use crate::limits::MOVE_AGAIN_AFTER;
 use crate::store::QueueFull;
 
 impl Moves<'_> {
-    /// Queues data of a 5-tuple that has no allocation here, if one is on its way, and fetches it.
+    /// Queues data on a 5-tuple with an allocation moving to this worker, and fetches the
+    /// allocation.
     pub(crate) fn queue_data(
         &mut self,
         now: Instant,
@@ -22,7 +23,7 @@ impl Moves<'_> {
         self.queue(now, QueuedPacket { path: *path, meta, bytes: bytes.into(), has_waited: false })
     }
 
-    /// Queues a request in its place among the data.
+    /// Queues a request in order with the data.
     pub(crate) fn queue_request(&mut self, request: &Request<'_>, has_waited: bool) -> Verdict {
         let Request { now, path, message, .. } = *request;
         let bytes = message.bytes().into();
@@ -43,13 +44,13 @@ impl Moves<'_> {
         queued.map(|()| Verdict::Queued).map_err(|QueueFull| DropReason::Moving)
     }
 
-    /// Returns true if an allocation may be on its way to a 5-tuple.
+    /// Returns true if an allocation may be moving to a 5-tuple.
     pub(crate) fn awaits(&self, five_tuple: &FiveTuple) -> bool {
         self.expected.has(five_tuple) || self.pending.is_moving(five_tuple)
     }
 
-    /// Releases the queue of a 5-tuple unless its allocation is still on its way. To be called
-    /// after any change of that.
+    /// Releases the queue of a 5-tuple unless the allocation is still moving to this worker. Must
+    /// be called after any change of this condition.
     pub(crate) fn review_queue(&mut self, five_tuple: &FiveTuple, now: Instant) {
         if !self.queues.has(five_tuple) || self.pending.is_moving(five_tuple) {
             return;
@@ -62,14 +63,14 @@ impl Moves<'_> {
         }
     }
 
-    /// Releases all queues without an allocation on its way.
+    /// Releases all queues without an allocation moving to this worker.
     pub(crate) fn review_queues(&mut self, now: Instant) {
         for five_tuple in self.queues.five_tuples() {
             self.review_queue(&five_tuple, now);
         }
     }
 
-    /// Asks for the allocation of an expected client after a packet of it.
+    /// Requests the allocation of an expected client after a packet from the client.
     pub(super) fn fetch(&mut self, five_tuple: &FiveTuple, now: Instant) {
         let Some(allocation) = self.expected.came(five_tuple, now) else { return };
         match self.registry.location_of(allocation) {
@@ -83,14 +84,14 @@ impl Moves<'_> {
         }
     }
 
-    /// Gives up a client after its allocation could not be fetched: it has ended, or has gone
-    /// elsewhere.
+    /// Stops expecting a client whose allocation could not be fetched. The allocation has ended, or
+    /// has moved to another worker.
     pub(crate) fn fetch_failed(&mut self, five_tuple: &FiveTuple, now: Instant) {
         self.expected.remove(five_tuple);
         self.review_queue(five_tuple, now);
     }
 
-    /// Asks other workers again at this time, or before.
+    /// Schedules the next repetition of questions to other workers at `at`, or earlier.
     pub(super) fn repeat_at(&mut self, at: Instant) {
         *self.repeat_at = Some(at.earliest(*self.repeat_at));
     }

@@ -1,5 +1,5 @@
-//! Ports that clients have reserved (EVEN-PORT, RFC 8656 §7.2), on their way to the next process.
-//! They have no sockets yet: the port and the token are all that there is.
+//! Transfer of reserved ports (EVEN-PORT, RFC 8656 §7.2) to the successor. Reserved ports have no
+//! sockets yet, so the transfer contains only data.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -12,7 +12,7 @@ use super::import::claim;
 use crate::policy::Policy;
 use crate::store::{Account, Reservation};
 
-/// A port that is kept for the second Allocate of a client that asked for a pair.
+/// Port reserved for the second Allocate of a client that requested a pair.
 pub struct ReservedPort {
     token: [u8; 8],
     relayed: RelayedAddr,
@@ -33,7 +33,7 @@ fields!(ReservedPort {
 
 impl fmt::Debug for ReservedPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its token is as good as a password.
+        // The token is secret like a password.
         f.debug_struct("ReservedPort").field("relayed", &self.relayed).finish_non_exhaustive()
     }
 }
@@ -53,8 +53,8 @@ impl ReservedPort {
 }
 
 impl Moves<'_> {
-    /// Keeps the port, if it is to be had here and its time is not over. Returns the end of its
-    /// time.
+    /// Reserves the port, if the port is available and the reservation has not expired. Returns the
+    /// expiry.
     pub(crate) fn reserve_again(
         &self,
         policy: &Policy,

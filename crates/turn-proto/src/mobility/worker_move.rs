@@ -1,4 +1,4 @@
-//! A move from one worker to another.
+//! Move of an allocation from one worker to another.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,49 +18,50 @@ use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::policy::Policy;
 use crate::store::{Allocation, ExpectedClient, Next, PendingMove, Slot, Wait, Waiting};
 
-/// An allocation on its way to another worker or process. Dropping it ends it and gives back all
-/// that it holds.
+/// Allocation in transit to another worker or process. Dropping the value ends the allocation and
+/// releases the leases.
 #[derive(Debug)]
 pub struct Departure {
     allocation: Box<Allocation>,
     five_tuple: FiveTuple,
 }
 
-/// Two names of one relay socket that has moved.
+/// Old and new name of a relay socket that has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renamed {
-    /// Its name at the worker that it came from.
+    /// Name of the socket at the previous worker.
     pub from: RelayId,
-    /// Its name here.
+    /// Name of the socket at this worker.
     pub to: RelayId,
 }
 
 impl Departure {
-    /// The relay sockets that go with it, by their names at the worker that it comes from.
+    /// Returns the relay sockets of the allocation, named as at the previous worker.
     pub fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.allocation.sockets.iter().flatten().map(|socket| socket.relay)
     }
 
-    /// Its connections with peers.
+    /// Returns the allocation's connections with peers.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
         self.allocation.connections.iter().map(|connection| connection.id)
     }
 
-    /// The allocation.
+    /// Returns the id of the allocation.
     #[must_use]
     pub fn allocation(&self) -> AllocationId {
         self.allocation.id
     }
 
-    /// An allocation on its way to another process.
+    /// Creates the departure of an allocation to another process.
     pub(crate) fn new(allocation: Allocation) -> Self {
         Self { five_tuple: allocation.path.five_tuple, allocation: Box::new(allocation) }
     }
 }
 
-/// At the worker that the client comes to.
+/// Steps at the worker that receives the client's packets.
 impl Moves<'_> {
-    /// Asks the worker that has the allocation of a ticket; the request waits.
+    /// Sends a Refresh by ticket to the worker that has the allocation. The request waits for the
+    /// answer.
     pub(super) fn ask_worker(
         &mut self,
         worker: WorkerId,
@@ -91,7 +92,7 @@ impl Moves<'_> {
         Ok(Verdict::Wait)
     }
 
-    /// Asks the workers again that have not answered, or could not be asked.
+    /// Repeats questions to workers that have not answered, or could not be reached.
     pub(crate) fn repeat_moves(&mut self, now: Instant) {
         let is_due = |asked: Instant| now.saturating_since(asked) >= MOVE_AGAIN_AFTER;
         let (mut questions, mut asked_last) = (Vec::new(), Vec::new());
@@ -104,7 +105,7 @@ impl Moves<'_> {
         }
         let asker = self.ids.worker();
         for (pending, refresh) in questions {
-            // It may have moved on since, or have ended: any worker can answer that.
+            // The allocation may have moved again, or ended. Any worker can answer then.
             let location = self.registry.location_of(refresh.ticket.allocation);
             let worker = location.unwrap_or(asker);
             let question = Box::new(Question { pending, asker, refresh });
@@ -120,7 +121,7 @@ impl Moves<'_> {
         *self.repeat_at = asked_last.into_iter().min().map(|asked| asked + MOVE_AGAIN_AFTER);
     }
 
-    /// Answers the client after the other worker has answered.
+    /// Responds to the client after the other worker's answer.
     pub(crate) fn worker_answered(
         &mut self,
         now: Instant,
@@ -164,8 +165,7 @@ impl Moves<'_> {
         Some((responder, verdict))
     }
 
-    /// Takes an allocation that has arrived. Returns the names that its relay sockets have from now
-    /// on.
+    /// Adds an arrived allocation. Returns the old and new names of its relay sockets.
     pub(crate) fn arrive(
         &mut self,
         policy: &Policy,
@@ -183,7 +183,7 @@ impl Moves<'_> {
         }
         let client = self.expected.remove(&five_tuple).filter(|client| now < client.expires);
         let from = allocation.path.five_tuple;
-        // A client that is not expected any more has gone from here as well, and may come by
+        // A client that is no longer expected has also left this worker, and may return with
         // another ticket.
         allocation.attached = client.is_some();
         if let Some(client) = &client {
@@ -198,7 +198,8 @@ impl Moves<'_> {
         let id = allocation.id;
         let slot = self.allocations.insert_whole(*allocation);
         self.outbox.notice(Notice::AllocationMoved { id, from, to: five_tuple });
-        // A reload may have reached this worker before, and the other one after it left.
+        // This worker may have applied a reload earlier, and the other worker only after the
+        // departure.
         self.allocations.apply(policy, now, slot, self.outbox);
         if ends && let Some(slot) = self.allocations.of_id(id) {
             self.allocations.end(slot, now, EndReason::EndedByOperator, self.outbox);
@@ -208,7 +209,7 @@ impl Moves<'_> {
     }
 }
 
-/// At the worker that has the allocation.
+/// Steps at the worker that has the allocation.
 impl Moves<'_> {
     pub(crate) fn answer_worker(
         &mut self,
@@ -225,7 +226,7 @@ impl Moves<'_> {
                 Ok(Promise { granted, grant: self.allocations.get(slot).grant.clone() })
             }
             Ok((_, granted)) => Ok(Promise { granted, grant: refresh.grant }),
-            // It has moved on while the question was on its way, or is on its way itself.
+            // The allocation has moved or is moving, while the question was on its way.
             Err(Refusal::BadTicket)
                 if self.allocations.of_id(id).is_none()
                     && self.registry.location_of(id).is_some() =>
@@ -237,7 +238,8 @@ impl Moves<'_> {
         WorkerAnswer { pending, asker, result }
     }
 
-    /// Withdraws the routes of an allocation that is to leave; false if it does not leave.
+    /// Withdraws the routes of an allocation before the departure. Returns false if the allocation
+    /// does not depart.
     pub(crate) fn withdraw(&mut self, now: Instant, fetch: &Fetch) -> bool {
         let Some(slot) = mobile_slot(self.allocations, now, fetch.allocation) else { return false };
         let leaves = self.leaves(slot, fetch);
@@ -247,21 +249,22 @@ impl Moves<'_> {
         leaves
     }
 
-    /// Returns true if the client of an allocation is expected where it is fetched to.
+    /// Returns true if the client of the allocation is still expected at the destination of the
+    /// fetch.
     fn leaves(&self, slot: Slot, fetch: &Fetch) -> bool {
         self.allocations.get(slot).next() == Some(Next::Worker(fetch.asker, fetch.five_tuple))
     }
 
     pub(crate) fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
-        // Its client may have moved once more since the routes were withdrawn: the asker asks
-        // again.
+        // The client may have moved again since the routes were withdrawn. The other worker repeats
+        // its fetch.
         let slot =
             self.allocations.of_id(fetch.allocation).filter(|slot| self.leaves(*slot, fetch))?;
         let allocation = Box::new(self.allocations.remove_whole(slot));
         Some(Departure { allocation, five_tuple: fetch.five_tuple })
     }
 
-    /// Takes an allocation back that could not leave.
+    /// Restores an allocation after a failed departure.
     pub(crate) fn take_back(&mut self, policy: &Policy, now: Instant, departure: Departure) {
         let slot = self.allocations.insert_whole(*departure.allocation);
         self.allocations.apply(policy, now, slot, self.outbox);

@@ -1,4 +1,4 @@
-//! The servers that clients are redirected to (RFC 8489 §10), by transport, and the choice of one
+//! Servers that clients are redirected to (RFC 8489 §10) by transport, and the choice of a server
 //! for a client.
 
 use alloc::string::String;
@@ -7,49 +7,49 @@ use core::net::{IpAddr, SocketAddr};
 
 use turn_types::{FiveTuple, IpFamily, Transport};
 
-/// The servers that clients are redirected to. Clients of a transport without a server of its own
-/// go to those of `any`; without a server of their family they are served here.
+/// Servers that clients are redirected to. A transport without a server of the required family uses
+/// the servers of `any`. A client without a server of its family is served here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlternateServers {
-    /// For every transport.
+    /// Servers for every transport.
     pub any: Vec<SocketAddr>,
-    /// For clients over UDP.
+    /// Servers for clients over UDP.
     pub udp: Vec<SocketAddr>,
-    /// For clients over TCP.
+    /// Servers for clients over TCP.
     pub tcp: Vec<SocketAddr>,
-    /// For clients over TLS and DTLS.
+    /// Servers for clients over TLS and DTLS.
     pub tls: Vec<SocketAddr>,
     /// ALTERNATE-DOMAIN, for TLS and DTLS.
     pub domain: Option<String>,
 }
 
-/// The servers of one client.
+/// Servers for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alternate<'a> {
-    /// Of the client's family.
+    /// Server of the client's family.
     pub(crate) first: SocketAddr,
-    /// Of the other family.
+    /// Server of the other family.
     pub(crate) second: Option<SocketAddr>,
-    /// ALTERNATE-DOMAIN, where there is a certificate to compare it with.
+    /// ALTERNATE-DOMAIN, only for transports with a certificate to compare.
     pub(crate) domain: Option<&'a str>,
 }
 
 impl AlternateServers {
-    /// Servers for every transport.
+    /// Returns servers for every transport.
     #[must_use]
     pub fn of(any: Vec<SocketAddr>) -> Self {
         Self { any, ..Self::default() }
     }
 
-    /// Returns true if there is no server.
+    /// Returns true if no server exists.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         let Self { any, udp, tcp, tls, domain: _ } = self;
         any.is_empty() && udp.is_empty() && tcp.is_empty() && tls.is_empty()
     }
 
-    /// The servers for a client: the same as long as they are there, so that a retransmission gets
-    /// the same response.
+    /// Returns the servers for a client. The result is stable while the servers remain, so a
+    /// retransmission gets an equal response.
     pub(crate) fn for_client(&self, five_tuple: &FiveTuple) -> Option<Alternate<'_>> {
         let client = five_tuple.client.0;
         let own = match five_tuple.transport {
@@ -69,8 +69,9 @@ impl AlternateServers {
     }
 }
 
-/// The server of a family with the largest weight for a client: clients spread evenly, and when a
-/// server goes, only its own clients get another (rendezvous hashing).
+/// Returns the server of a family with the largest weight for a client (rendezvous hashing).
+/// Clients spread evenly. When a server is removed, only the clients of this server get another
+/// server.
 fn chosen(servers: &[SocketAddr], client: SocketAddr, family: IpFamily) -> Option<SocketAddr> {
     let of_family = servers.iter().filter(|server| IpFamily::of(server.ip()) == family);
     of_family.max_by_key(|server| (weight(client, **server), **server)).copied()
@@ -89,7 +90,7 @@ fn fold(hash: u64, address: SocketAddr) -> u64 {
     mix(mix(mix(hash ^ high) ^ low) ^ u64::from(address.port()))
 }
 
-/// The finalizer of SplitMix64: each bit of the result depends on all of the input.
+/// Finalizer of SplitMix64. Each bit of the result depends on all bits of the input.
 const fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,4 @@
-//! The sockets of NAT behaviour discovery (RFC 5780 §6): two addresses with two ports each.
+//! Sockets of NAT behaviour discovery (RFC 5780 §6): two addresses with two ports each.
 
 use core::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use turn_types::{ClientPath, Transport};
 
 use super::{DiscoverySockets, Policy};
 
-/// One of the four sockets, seen from a request that came to it.
+/// Socket of discovery that received a request, or another of the four sockets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiscoverySocket<'a> {
     sockets: &'a DiscoverySockets,
@@ -16,8 +16,8 @@ pub(crate) struct DiscoverySocket<'a> {
 }
 
 impl<'a> DiscoverySocket<'a> {
-    /// The socket that a request came to; `None` where discovery is not served: it needs plain UDP,
-    /// or plain TCP for its tests of mapping (RFC 5780 §6).
+    /// Returns the socket that received a request; `None` if discovery is not served there.
+    /// Discovery requires plain UDP, or plain TCP for the mapping tests (RFC 5780 §6).
     pub(crate) fn of(policy: &'a Policy, path: &ClientPath) -> Option<Self> {
         let came_to = path.five_tuple.server.0;
         let find = |sockets: &'a DiscoverySockets| {
@@ -32,31 +32,30 @@ impl<'a> DiscoverySocket<'a> {
         }
     }
 
-    /// The socket that the response is to be sent from (RFC 5780 §6.1, table 1).
+    /// Returns the socket that must send the response (RFC 5780 §6.1, table 1).
     pub(crate) const fn changed(self, change: ChangeRequest) -> Self {
         let ip = if change.change_ip { 1 - self.ip } else { self.ip };
         let port = if change.change_port { 1 - self.port } else { self.port };
         Self { sockets: self.sockets, ip, port }
     }
 
-    /// The socket with the other address and the other port.
+    /// Returns the socket with the other address and the other port.
     pub(crate) const fn alternate(self) -> Self {
         self.changed(ChangeRequest { change_ip: true, change_port: true })
     }
 
-    /// The address that it is bound to.
+    /// Returns the address that the socket is bound to.
     pub(crate) const fn local(&self) -> SocketAddr {
         self.sockets.local[self.ip][self.port]
     }
 
-    /// Its address in responses.
+    /// Returns the address of the socket in responses.
     pub(crate) const fn public(&self) -> SocketAddr {
         self.sockets.public[self.ip][self.port]
     }
 }
 
-/// Returns true for the comprehension-required attributes that are understood there, and nowhere
-/// else.
+/// Returns true for the comprehension-required attributes that only discovery understands.
 pub(crate) fn is_understood(kind: AttributeType) -> bool {
     matches!(
         kind,

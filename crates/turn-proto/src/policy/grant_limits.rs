@@ -1,9 +1,9 @@
-//! Limits of one credential, beside those of its realm: of two the narrower one counts.
+//! Limits of a credential, in addition to the limits of the realm. The narrower limit applies.
 //!
-//! As text they are what `application/x-www-form-urlencoded` calls pairs, without its escapes:
+//! The text form consists of pairs as in `application/x-www-form-urlencoded`, without escapes:
 //! `allocations=2&bytes_per_second=100000&lifetime=600&peers=203.0.113.0/24,2001:db8::/32`. In a
-//! time-limited name they stand behind the user id and a question mark, so that the password of the
-//! credential covers them.
+//! time-limited name the text follows the user id and a question mark. The password of the
+//! credential therefore covers the limits.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,35 +19,35 @@ use turn_types::Prefix;
 use super::peer_rules::canonical;
 use crate::limits::GRANT_PEERS_MAX;
 
-/// Limits of one credential. `None` leaves what the realm allows.
+/// Limits of a credential. `None` means that only the limit of the realm applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GrantLimits {
-    /// Live allocations of its account.
+    /// Maximum number of live allocations of the credential's account.
     pub allocations: Option<NonZeroU32>,
-    /// Bytes per second of each allocation, in each direction.
+    /// Maximum bytes per second of each allocation, in each direction.
     pub bytes_per_second: Option<NonZeroU64>,
-    /// Lifetime of each allocation, in whole seconds from one refresh to the next.
+    /// Maximum lifetime of each allocation from one refresh to the next, in seconds.
     pub lifetime: Option<NonZeroU32>,
-    /// The only peers, of those that the rules allow; at most [`GRANT_PEERS_MAX`].
+    /// Permitted peers among the peers that the rules allow, at most [`GRANT_PEERS_MAX`].
     pub peers: Option<Arc<[Prefix]>>,
 }
 
 fields!(GrantLimits { 1 => allocations, 2 => bytes_per_second, 3 => lifetime, 4 => peers });
 
-/// Why a text is no limits of a credential.
+/// Error of a text that does not contain limits of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitsError {
-    /// A part is no `name=value`.
+    /// A part is not `name=value`.
     Form,
-    /// A name is none of the four.
+    /// A name is unknown.
     Name,
-    /// A name comes twice.
+    /// A name occurs twice.
     Twice,
-    /// A number is none, or 0, or too large.
+    /// A number is malformed, 0 or too large.
     Number,
-    /// Peers are no prefixes such as 203.0.113.0/24, separated by commas.
+    /// Peers are not prefixes such as 203.0.113.0/24, separated by commas.
     Peers,
-    /// More peers than may be named.
+    /// The number of prefixes exceeds [`GRANT_PEERS_MAX`].
     TooManyPeers,
 }
 
@@ -73,8 +73,8 @@ impl GrantLimits {
         *self == Self::default()
     }
 
-    /// Returns true if these limits allow a peer, which packets carry as `local` and the client
-    /// named as `named`.
+    /// Returns true if the limits allow a peer. `local` is the address in packets, and `named` is
+    /// the address in the client's request.
     pub(crate) fn allow_peer(&self, local: IpAddr, named: IpAddr) -> bool {
         let holds = |ip: IpAddr| {
             let ip = canonical(ip);
@@ -84,22 +84,22 @@ impl GrantLimits {
         holds(local) || holds(named)
     }
 
-    /// The narrower limit of live allocations; 0 is unlimited.
+    /// Returns the narrower limit of live allocations; 0 is unlimited.
     pub(crate) fn allocations(&self, quota: u32) -> u32 {
         narrower(quota, self.allocations.map(NonZeroU32::get))
     }
 
-    /// The narrower rate in bytes per second; 0 is unlimited.
+    /// Returns the narrower rate in bytes per second; 0 is unlimited.
     pub(crate) fn rate(&self, quota: u64) -> u64 {
         narrower(quota, self.bytes_per_second.map(NonZeroU64::get))
     }
 
-    /// The shorter lifetime.
+    /// Returns the shorter lifetime.
     pub(crate) fn lifetime(&self, granted: Duration) -> Duration {
         self.lifetime.map_or(granted, |most| granted.min(Duration::from_secs(most.get().into())))
     }
 
-    /// Both limits at once.
+    /// Returns limits that apply both `self` and `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let peers = match (&self.peers, &other.peers) {
@@ -130,13 +130,12 @@ fn less<T: Ord>(one: Option<T>, two: Option<T>) -> Option<T> {
     }
 }
 
-/// Returns true unless one is of IPv4 and the other of IPv6: `::/0` says nothing about IPv4.
+/// Returns true if a prefix and an address have equal families. `::/0` contains no IPv4 address.
 const fn is_of_family(prefix: &Prefix, ip: IpAddr) -> bool {
     prefix.first().is_ipv4() == ip.is_ipv4()
 }
 
-/// The addresses that both lists have: of two prefixes one holds the other, or they have none in
-/// common.
+/// Returns the addresses that both lists contain. Two prefixes are nested or disjoint.
 fn common(one: &[Prefix], two: &[Prefix]) -> Arc<[Prefix]> {
     let within = |inner: &Prefix, outer: &Prefix| {
         outer.len_128() <= inner.len_128()
@@ -172,7 +171,7 @@ fn set<T>(limit: &mut Option<T>, value: T) -> Result<(), LimitsError> {
     limit.replace(value).map_or(Ok(()), |_| Err(LimitsError::Twice))
 }
 
-/// A number in decimal digits and nothing else.
+/// Parses a number that consists only of decimal digits.
 fn number<T: FromStr>(text: &str) -> Result<T, LimitsError> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten().ok_or(LimitsError::Number)
@@ -189,7 +188,8 @@ fn peers(text: &str) -> Result<Arc<[Prefix]>, LimitsError> {
 }
 
 impl fmt::Display for GrantLimits {
-    /// The text that [`FromStr`] reads; empty where nothing is limited, which it does not read.
+    /// Writes the text that [`FromStr`] parses. Without limits the text is empty, which [`FromStr`]
+    /// refuses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut joint = "";
         let mut pair = |f: &mut fmt::Formatter<'_>, name, value: Option<&dyn fmt::Display>| {
@@ -206,7 +206,7 @@ impl fmt::Display for GrantLimits {
     }
 }
 
-/// Prefixes with commas between.
+/// Prefixes separated by commas.
 struct Listed<'a>(&'a [Prefix]);
 
 impl fmt::Display for Listed<'_> {

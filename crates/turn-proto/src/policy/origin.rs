@@ -1,4 +1,4 @@
-//! ORIGIN: the web page that a client was started by (draft-ietf-tram-stun-origin).
+//! ORIGIN: the web page that started a client (draft-ietf-tram-stun-origin).
 
 use alloc::format;
 use alloc::string::String;
@@ -7,25 +7,26 @@ use core::str::FromStr;
 
 use crate::limits::ORIGIN_BYTES_MAX;
 
-/// `scheme://host:port` in lower case, always with its port, so that all spellings of one origin
-/// are equal. It proves nothing: a client sends the one it likes.
+/// Origin as `scheme://host:port` in lower case. The port is always present, so all spellings of an
+/// origin are equal. An origin proves nothing, because clients can send any value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(String);
 
 impl Origin {
-    /// Reads the value of an ORIGIN attribute; `None` if it is none, such as `null`.
+    /// Parses the value of an ORIGIN attribute; `None` if the value is not an origin, such as
+    /// `null`.
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         core::str::from_utf8(value).ok()?.parse().ok()
     }
 
-    /// The origin as text, with its port.
+    /// Returns the origin as text, with the port.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Error of a text that is no origin.
+/// Error of a text that is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnOrigin;
 
@@ -37,7 +38,7 @@ impl FromStr for Origin {
         let lower = lower.to_ascii_lowercase();
         let (scheme, authority) = lower.split_once("://").ok_or(NotAnOrigin)?;
         let authority = authority.strip_suffix('/').unwrap_or(authority);
-        // The colons of an IPv6 address stand in brackets.
+        // The colons of an IPv6 address are within brackets.
         let bracket = authority.rfind(']').map_or(0, |at| at + 1);
         let (host, port) = match authority[bracket..].rfind(':') {
             Some(at) => {

@@ -1,19 +1,20 @@
-//! The peers that clients may reach through a relay (RFC 8656 §§21.1.4, 21.4).
+//! Rules for the peers that clients may reach through a relay (RFC 8656 §§21.1.4, 21.4).
 //!
-//! An address is judged in this order; the first that applies decides:
+//! An address is judged in this order, and the first step that applies decides:
 //!
 //! 1. **Never**, by any rule: addresses that are not unicast, and the tunnels of RFC 8656
-//!    §21.4. An IPv6 address that embeds an IPv4 address is refused unless the embedded one is
-//!    allowed, so that no spelling of `127.0.0.1` passes.
-//! 2. **The operator's rules**: the longest prefix that matches; of two equal ones the refusal. A
-//!    rule written in one family says nothing about the other: `::/0` does not open `10.0.0.0/8`.
-//! 3. **Our own addresses**, all that this host delivers to itself, are peers only where another
-//!    allocation lives, unless a rule of full length (`/32`, `/128`) allows exactly that one.
+//!    §21.4. An IPv6 address that embeds an IPv4 address is refused unless the IPv4 address is
+//!    allowed, so no spelling of `127.0.0.1` passes.
+//! 2. **The operator's rules**: the longest matching prefix decides, and of equal prefixes the
+//!    refusal. A rule of one family does not apply to the other: `::/0` does not open `10.0.0.0/8`.
+//! 3. **This host's addresses**, all that the host delivers to itself, are peers only at a port of
+//!    a live allocation. A rule of full length (`/32`, `/128`) for the exact address allows all
+//!    ports.
 //! 4. **The special-purpose registries** of IANA ([`special`]): refused unless a rule allows them.
-//! 5. All else is allowed.
+//! 5. All other addresses are allowed.
 //!
-//! Not recognised, because nothing in the address tells: NAT64 prefixes that a network chose for
-//! itself (RFC 6052 §2.2). Where such a translator is in reach, its prefix belongs into the deny
+//! NAT64 prefixes chosen by a network (RFC 6052 §2.2) are not recognised, because nothing in such
+//! an address identifies them. If this host can reach such a translator, add the prefix to the deny
 //! rules.
 
 use alloc::sync::Arc;
@@ -30,77 +31,78 @@ use prefix_map::PrefixMap;
 /// Access of clients to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerAccess {
-    /// It may, at any port.
+    /// The address may be reached at any port.
     Allowed,
-    /// It is an address of this host: only at a port that is a live allocation of ours.
+    /// The address belongs to this host. Only ports of live allocations may be reached.
     OwnAddress,
-    /// It may not.
+    /// The address may not be reached.
     Denied,
 }
 
 turn_types::labels! {
-    /// The rule by which a peer is denied.
+    /// Rule that denies a peer.
     DeniedBy {
-        /// No unicast address, or a tunnel, or the inside of a tunnel: no rule opens it.
+        /// The address is not unicast, or belongs to a tunnel, or embeds such an address. No rule
+        /// opens it.
         Never => "never",
         /// `peers.deny`.
         Rule => "peers_deny",
-        /// An address of this host, where no allocation lives.
+        /// The address belongs to this host, and has no live allocation at the port.
         OwnAddress => "own_address",
-        /// The limits of the client's credential name other peers.
+        /// The limits of the client's credential permit only other peers.
         Credential => "credential",
-        /// Special-purpose addresses, such as private networks, are denied unless `peers.allow` has
-        /// them.
+        /// Special-purpose addresses, such as private networks, are denied unless `peers.allow`
+        /// contains them.
         SpecialPurpose => "special_purpose",
     }
 }
 
-/// The rules by which peers are judged. Judging allocates nothing, however many rules there are.
+/// Rules that judge peers. Judging allocates no memory, regardless of the number of rules.
 #[derive(Clone, Debug)]
 pub struct PeerRules {
-    /// The operator's rules for IPv4 peers and for IPv6 peers.
+    /// Operator's rules for IPv4 peers and for IPv6 peers.
     rules: [PrefixMap<Rule>; 2],
     /// Addresses that this host delivers to itself, IPv4 and IPv6.
     own: [PrefixMap<()>; 2],
-    /// Places of the deny rules, for reports.
+    /// Locations of the deny rules, for reports.
     places: Arc<[PlacedRule]>,
 }
 
-/// An operator's rule and its place in the configuration.
+/// Operator's rule with a location in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedRule {
-    /// The rule.
+    /// Prefix of the rule.
     pub prefix: Prefix,
-    /// Its place, such as `/etc/turnpike/turnpike.toml:12`.
+    /// Location, such as `/etc/turnpike/turnpike.toml:12`.
     pub place: Arc<str>,
 }
 
 impl Default for PeerRules {
-    /// No rules of an operator: special-purpose addresses are denied.
+    /// Returns rules without an operator's rule. Special-purpose addresses are denied.
     fn default() -> Self {
         Self::new(&[], &[], &[])
     }
 }
 
-/// An operator's rule for a prefix.
+/// Operator's rule for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Deny,
     Allow,
-    /// An allow rule for exactly one address.
+    /// Allow rule for exactly one address.
     AllowHost,
 }
 
 impl PeerRules {
-    /// Rules made of allowed prefixes, denied prefixes, and every address of this host: those of
-    /// its interfaces, and the public ones that clients are told behind 1:1 NAT.
+    /// Returns the rules for allowed prefixes, denied prefixes, and the addresses of this host.
+    /// `own` must contain the addresses of all interfaces, and the public addresses of 1:1 NAT.
     #[must_use]
     pub fn new(allow: &[Prefix], deny: &[Prefix], own: &[IpAddr]) -> Self {
         let own: Vec<Prefix> = own.iter().copied().map(Prefix::host).collect();
         Self::with_own_prefixes(allow, deny, &own)
     }
 
-    /// As [`PeerRules::new`], with prefixes as a whole that are addresses of this host.
+    /// Returns the rules as [`PeerRules::new`], with prefixes as addresses of this host.
     #[must_use]
     pub fn with_own_prefixes(allow: &[Prefix], deny: &[Prefix], own: &[Prefix]) -> Self {
         let of_family = |v4: bool| {
@@ -108,7 +110,7 @@ impl PeerRules {
                 (*prefix, if prefix.len_128() == 128 { Rule::AllowHost } else { Rule::Allow })
             });
             let deny = deny.iter().map(|prefix| (*prefix, Rule::Deny));
-            // Of equal prefixes the last one counts, so that a refusal wins.
+            // The last of equal prefixes has precedence, so a refusal wins.
             PrefixMap::new(allow.chain(deny).filter(|(prefix, _)| is_v4(prefix) == v4))
         };
         let own_of_family = |v4: bool| {
@@ -122,15 +124,15 @@ impl PeerRules {
         }
     }
 
-    /// Adds the places of the deny rules, for [`Self::denying_rule`].
+    /// Adds the locations of the deny rules, for [`Self::denying_rule`].
     #[must_use]
     pub fn with_places(mut self, places: impl IntoIterator<Item = PlacedRule>) -> Self {
         self.places = places.into_iter().collect();
         self
     }
 
-    /// The deny rule that decides about `ip`, or about the address inside it, with its place if
-    /// that is known.
+    /// Returns the deny rule that decides about `ip` or about the embedded address; `None` without
+    /// a known location.
     #[must_use]
     pub fn denying_rule(&self, ip: IpAddr) -> Option<&PlacedRule> {
         let longest = |ip| {
@@ -146,10 +148,10 @@ impl PeerRules {
         self.ruling(ip).unwrap_or(PeerAccess::Denied)
     }
 
-    /// As [`Self::judge`].
+    /// Judges `ip` as [`Self::judge`], with the reason for a refusal.
     ///
     /// # Errors
-    /// The rule by which it is denied.
+    /// A rule denies the peer. The error is the kind of rule.
     pub fn ruling(&self, ip: IpAddr) -> Result<PeerAccess, DeniedBy> {
         if special::NEVER.iter().any(|entry| entry.contains(ip)) {
             return Err(DeniedBy::Never);
@@ -172,9 +174,9 @@ impl PeerRules {
     }
 }
 
-/// The address that `ip` stands for: the IPv4 address embedded in an IPv4-mapped, -compatible or
-/// -translated address, a NAT64 address of the well-known prefix, or a 6to4, Teredo or ISATAP
-/// address; otherwise `ip` itself.
+/// Returns the IPv4 address embedded in `ip`, or `ip` without an embedded address. IPv4 addresses
+/// are embedded in IPv4-mapped, -compatible and -translated addresses, in NAT64 addresses of the
+/// well-known prefix, and in 6to4, Teredo and ISATAP addresses.
 #[must_use]
 pub fn canonical(ip: IpAddr) -> IpAddr {
     match ip {
@@ -183,14 +185,14 @@ pub fn canonical(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns true if an address belongs to a tunnel from or to which RFC 8656 §21.4 accepts no
-/// allocation: Teredo or 6to4.
+/// Returns true if an address belongs to a Teredo or 6to4 tunnel. RFC 8656 §21.4 accepts no
+/// allocation from or to these tunnels.
 #[must_use]
 pub fn is_tunnel(ip: IpAddr) -> bool {
     special::TUNNELS.iter().any(|entry| entry.contains(ip))
 }
 
-/// The IPv4 address within an IPv6 address.
+/// Returns the IPv4 address embedded in an IPv6 address.
 fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = v6.to_bits();
     #[expect(
@@ -199,7 +201,7 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     )]
     let at = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
     match v6.segments() {
-        // `::` and `::1` are no IPv4-compatible addresses (RFC 4291 §2.5.5.1).
+        // `::` and `::1` are not IPv4-compatible addresses (RFC 4291 §2.5.5.1).
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         // IPv4-compatible, IPv4-mapped (RFC 4291 §2.5.5), IPv4-translated (RFC 2765 §2.1).
         [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => Some(at(0)),
@@ -207,7 +209,7 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
         [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Some(at(0)),
         // 6to4 (RFC 3056 §2).
         [0x2002, ..] => Some(at(80)),
-        // Teredo: the client's address, inverted (RFC 4380 §4).
+        // Teredo: the client's address with inverted bits (RFC 4380 §4).
         [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!at(0).to_bits())),
         // ISATAP, with either value of the universal/local bit (RFC 5214 §6.1).
         [_, _, _, _, 0 | 0x200, 0x5efe, _, _] => Some(at(0)),
@@ -215,14 +217,14 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Returns true if an address embeds an IPv4 address at a place that only the owner of a translator
-/// knows: NAT64 of the local-use prefix (RFC 8215). It cannot be judged by the embedded address, so
-/// that only a rule for the very address allows it.
+/// Returns true for an address of the local-use NAT64 prefix (RFC 8215). Only the owner of the
+/// translator knows the position of the embedded IPv4 address. The embedded address cannot be
+/// judged, so only a rule for the exact address allows the peer.
 fn is_opaque(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if matches!(v6.segments(), [0x64, 0xff9b, 1, ..]))
 }
 
-/// Returns true if a prefix is one of IPv4 addresses, in either spelling.
+/// Returns true if a prefix contains only IPv4 addresses, in either spelling.
 fn is_v4(prefix: &Prefix) -> bool {
     prefix.len_128() >= 96 && Ipv6Addr::from_bits(prefix.bits()).to_ipv4_mapped().is_some()
 }

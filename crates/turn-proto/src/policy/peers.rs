@@ -1,6 +1,6 @@
-//! Peers as clients name them and as sockets know them. Behind 1:1 NAT a relay address has a public
-//! form that clients use and a local one that packets carry; and a peer that is an address of ours
-//! may be reached only where another allocation lives.
+//! Peer addresses in requests and in packets. With 1:1 NAT a relay address has a public form, which
+//! clients use, and a local form, which packets carry. A peer at an address of this host can be
+//! reached only at a port of a live allocation.
 
 use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
@@ -12,21 +12,21 @@ use super::peer_rules::PeerAccess;
 use super::ports::RelayPorts;
 use super::{GrantLimits, Policy, RealmRules, RelayPrefix};
 
-/// For a permitted peer that is an address of ours: the ports there. Only ports of live
-/// allocations may be reached.
+/// Ports of a permitted peer at an address of this host; `None` for any other peer. Only ports of
+/// live allocations may be reached.
 pub(crate) type OwnPorts = Option<PortsOfOurs>;
 
-/// The ports of an address of ours.
+/// Ports of an address of this host.
 #[derive(Clone, Debug)]
 pub(crate) enum PortsOfOurs {
-    /// Of a relay address.
+    /// Ports of a relay address.
     Address(Arc<RelayPorts>),
-    /// Of the address with this number within a prefix.
+    /// Ports of the address with this number within a prefix.
     OfPrefix(RelayPrefix, u32),
 }
 
 impl PortsOfOurs {
-    /// The ports of an address that is relayed from.
+    /// Returns the ports of a relay address or of an address within a prefix.
     fn find(policy: &Policy, ip: IpAddr) -> Option<Self> {
         if let Some(prefix) = policy.prefix_of(ip) {
             return Some(Self::OfPrefix(prefix.clone(), prefix.number_of(ip)));
@@ -46,7 +46,7 @@ impl PortsOfOurs {
     }
 }
 
-/// Reads an XOR-PEER-ADDRESS: the peer in its local form, and the IP address as it was named.
+/// Reads an XOR-PEER-ADDRESS. Returns the peer in local form, and the IP address from the request.
 pub(crate) fn read_peer(
     policy: &Policy,
     value: &[u8],
@@ -57,20 +57,20 @@ pub(crate) fn read_peer(
     Some((PeerAddr(SocketAddr::new(local, named.port())), named.ip()))
 }
 
-/// The address that packets to and from `ip` carry.
+/// Returns the address that packets to and from `ip` carry.
 fn to_local(policy: &Policy, ip: IpAddr) -> IpAddr {
     policy.relay.iter().find(|relay| relay.public == ip).map_or(ip, |relay| relay.local)
 }
 
-/// The address that clients are told for a peer.
+/// Returns the address of a peer in messages to clients.
 pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
     let own = policy.relay.iter().find(|relay| relay.local == peer.ip());
     own.map_or(peer.0, |relay| SocketAddr::new(relay.public, peer.port()))
 }
 
-/// Applies the peer rules of a realm, and the limits of a credential, to `local`, which the client
-/// named as `named`; `None` forbids it. An address of ours is permitted with the ports that count
-/// as peers there.
+/// Applies the peer rules of a realm and the limits of a credential to a peer. `local` is the
+/// address in packets, and `named` is the address in the client's request. Returns `None` for a
+/// forbidden peer, and the ports of a permitted address of this host.
 pub(crate) fn judge(
     policy: &Policy,
     rules: RealmRules<'_>,
@@ -82,7 +82,7 @@ pub(crate) fn judge(
         return None;
     }
     let rules = rules.peer_rules;
-    // A rule may be written for either form of an address behind 1:1 NAT.
+    // A rule may contain either form of an address with 1:1 NAT.
     let public = to_public(policy, SocketAddr::new(local, 0).into()).ip();
     let denied = |ip| ip != local && rules.judge(ip) == PeerAccess::Denied;
     if denied(named) || denied(public) {
@@ -91,8 +91,8 @@ pub(crate) fn judge(
     match rules.judge(local) {
         PeerAccess::Allowed => Some(None),
         PeerAccess::OwnAddress => PortsOfOurs::find(policy, local).map(Some),
-        // A rule about the network behind 1:1 NAT, which has the local form: the client named the
-        // public one.
+        // The rule denies the local network of the 1:1 NAT, which contains the local form. The
+        // client named the public form.
         PeerAccess::Denied if named == public && public != local => {
             PortsOfOurs::find(policy, local).map(Some)
         }
@@ -100,7 +100,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Applies the same to an address that was permitted before.
+/// Judges a permitted address again.
 pub(crate) fn judge_again(
     policy: &Policy,
     rules: RealmRules<'_>,
@@ -110,13 +110,13 @@ pub(crate) fn judge_again(
     judge(policy, rules, limits, local, to_public(policy, SocketAddr::new(local, 0).into()).ip())
 }
 
-/// Returns true if a permitted peer may be connected to at this port, or connect from it.
+/// Returns true if TCP connections with a permitted peer may use this port, in either direction.
 pub(crate) fn is_reachable_by_tcp(own: &OwnPorts, port: u16) -> bool {
     own.as_ref().is_none_or(|ports| ports.is_open(port, RelayProtocol::Tcp))
 }
 
-/// Returns true if a permitted peer may be reached at this port: any, unless it is an address of
-/// ours.
+/// Returns true if a permitted peer may be reached at this port. Only addresses of this host have
+/// ports that may not be reached.
 pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
     own.as_ref().is_none_or(|ports| ports.is_open(port, RelayProtocol::Udp))
 }

@@ -1,4 +1,4 @@
-//! Relay ports of one address, shared by all workers (RFC 8656 §7.2, RFC 6056).
+//! Relay ports of an address, shared by all workers (RFC 8656 §7.2, RFC 6056).
 
 mod bitmap;
 mod range;
@@ -7,15 +7,15 @@ pub use bitmap::{PortLease, RelayPorts};
 pub use range::{PortRange, PortRequirement};
 
 /// Building blocks of the bitmap. `tests/interleavings.rs` compiles the bitmap with smaller parts,
-/// to try every interleaving of its users.
+/// to test every interleaving of concurrent workers.
 mod parts {
     pub(super) use core::sync::atomic::AtomicU64;
 
-    /// Words in the bitmap: one bit for each port.
+    /// Number of words in the bitmap, which has a bit for each port.
     pub(super) const WORDS: usize = 65_536 / super::range::BITS;
 
-    /// Ports drawn before the free ones are counted: with half of them taken one claim in 65,536
-    /// counts.
+    /// Number of random draws before the free ports are counted. With half of the ports in use, one
+    /// claim in 65,536 counts.
     pub(super) const DRAWS: u64 = 16;
 }
 

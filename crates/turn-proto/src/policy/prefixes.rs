@@ -1,10 +1,10 @@
-//! Routed prefixes: each allocation has an address of its own, all on one port and one socket of a
-//! worker. A relayed address is unique (RFC 8656 §7.2) by its address instead of its port, so that
-//! an allocation costs no descriptor.
+//! Routed prefixes. Each allocation has a separate address, and all allocations of a worker share
+//! one port and one socket. A relayed address is unique (RFC 8656 §7.2) by IP address instead of
+//! port, so an allocation costs no descriptor.
 //!
-//! A worker has an even port of its own, so that no two workers can give the same transport
-//! address, and the odd port behind it is free for the pairs of EVEN-PORT. The low bits of an
-//! address are a number that is taken in a bitmap; the bits between it and the prefix are random.
+//! Each worker has a dedicated even port, so two workers never assign the same transport address.
+//! The following odd port is free for the pairs of EVEN-PORT. The low bits of an address are a
+//! number claimed in a bitmap. The bits between the number and the prefix are random.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,55 +17,56 @@ use turn_types::{IpFamily, Prefix, RelayProtocol, WorkerId};
 use super::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 use crate::limits::{PREFIX_PAIR_ATTEMPTS_MAX, PREFIX_TABLES_MAX};
 
-/// Bits of a place within one table.
+/// Number of bits of a slot index within a table.
 const PLACE_BITS: u32 = 16;
 
-/// A prefix that is routed to this host and delivered to it as a whole. Clones are the same one.
+/// Prefix that is routed to this host, and delivered to this host completely. Clones refer to the
+/// same prefix.
 #[derive(Clone)]
 pub struct RelayPrefix(Arc<Addresses>);
 
 struct Addresses {
     network: Prefix,
     first_port: u16,
-    /// Low bits of an address that are its number.
+    /// Number of low bits that form the number of an address.
     number_bits: u32,
-    /// The numbers in use of each worker.
+    /// Numbers in use of each worker.
     workers: Box<[Box<[Table]>]>,
 }
 
-/// 65,536 numbers.
+/// Table of 65,536 numbers.
 struct Table {
-    /// Those whose transport address with the worker's port is in use.
+    /// Numbers in use with the worker's port.
     first: Arc<RelayPorts>,
-    /// The same with the next port.
+    /// Numbers in use with the next port.
     next: Arc<RelayPorts>,
 }
 
-/// A transport address that was claimed.
+/// Claimed transport address.
 pub(crate) struct ClaimedAddress {
     pub(crate) at: SocketAddr,
     pub(crate) lease: PortLease,
-    /// That with the next port, if it was asked for.
+    /// Lease of the transport address with the next port, if requested.
     pub(crate) next: Option<PortLease>,
 }
 
-/// The prefix cannot be relayed from.
+/// Error of a prefix that cannot be relayed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayPrefixError {
-    /// It is longer than a `/30` of IPv4 or a `/112` of IPv6.
+    /// The prefix is longer than a `/30` of IPv4 or a `/112` of IPv6.
     TooLong,
-    /// It is shorter than a `/8` of IPv4 or a `/32` of IPv6.
+    /// The prefix is shorter than a `/8` of IPv4 or a `/32` of IPv6.
     TooShort,
-    /// There are not two ports for each worker from the first port on, or that is not even.
+    /// The first port is odd, or too high for two ports per worker.
     Ports,
 }
 
 impl RelayPrefix {
-    /// The addresses of a network, none of them in use. The `n`-th worker relays from port
-    /// `first_port + 2 n`.
+    /// Returns the addresses of a network, all unused. The `n`-th worker relays from port
+    /// `first_port + 2 n`, where `n` starts at 0.
     ///
     /// # Errors
-    /// It has too few or too many addresses, or there are too few ports.
+    /// The network has too few or too many addresses, or the first port is unsuitable.
     pub fn new(network: Prefix, first_port: u16, workers: u16) -> Result<Self, RelayPrefixError> {
         let host_bits = u32::from(128 - network.len_128());
         let (least, most) = if network.first().is_ipv4() { (2, 24) } else { (16, 96) };
@@ -87,13 +88,13 @@ impl RelayPrefix {
         Ok(Self(Arc::new(Addresses { network, first_port, number_bits, workers })))
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> Prefix {
         self.0.network
     }
 
-    /// The family of its addresses.
+    /// Returns the family of the addresses.
     #[must_use]
     pub fn family(&self) -> IpFamily {
         IpFamily::of(self.0.network.first())
@@ -105,12 +106,13 @@ impl RelayPrefix {
         IpFamily::of(ip) == self.family() && self.0.network.contains(ip)
     }
 
-    /// The ports that workers relay from.
+    /// Returns the ports that workers relay from.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         (self.0.first_port..).step_by(2).take(self.0.workers.len())
     }
 
-    /// Returns the number of allocations that can have an address at a time, over all workers.
+    /// Returns the maximum number of concurrent allocations with an address of this prefix, over
+    /// all workers.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         let of_worker: u64 = (0..self.tables())
@@ -120,8 +122,8 @@ impl RelayPrefix {
         of_worker * self.0.workers.len() as u64
     }
 
-    /// Returns the number of allocations of one worker that can have an address, and can still get
-    /// one.
+    /// Returns the maximum and the free number of allocations of a worker with an address of this
+    /// prefix.
     pub(crate) fn supply(&self, worker: WorkerId) -> Supply {
         let tables = self.0.workers.get(usize::from(worker.0)).into_iter().flatten();
         let mut supply = Supply { free: 0, capacity: 0 };
@@ -141,17 +143,17 @@ impl RelayPrefix {
         tables.map(|table| table.first.used() + table.next.used()).sum()
     }
 
-    /// Returns true if a relay for UDP of ours is open at an address and port, as far as its number
-    /// and port tell.
+    /// Returns true if a UDP relay of this server is open at an address and port. Only the number
+    /// within the address and the port are compared.
     #[must_use]
     pub fn is_relay(&self, at: SocketAddr) -> bool {
         self.contains(at.ip())
             && self.is_open(self.number_of(at.ip()), at.port(), RelayProtocol::Udp)
     }
 
-    /// Takes a free address of a worker, with the next port as well for
-    /// [`PortRequirement::EvenWithNext`]. `random` is 128 bits that tell nothing of those before.
-    /// `None` if none is free.
+    /// Claims a free address of a worker, and the next port too for
+    /// [`PortRequirement::EvenWithNext`]. `random` must be 128 bits that reveal nothing about
+    /// earlier values. Returns `None` if no address is free.
     pub(crate) fn claim(
         &self,
         worker: WorkerId,
@@ -159,7 +161,7 @@ impl RelayPrefix {
         random: u128,
     ) -> Option<ClaimedAddress> {
         let tables = self.0.workers.get(usize::from(worker.0))?;
-        // Of the bits that are in no address.
+        // Use bits that occur in no address.
         let start = (random >> 80) as usize % tables.len();
         let mut seed = (random >> 96) as u64;
         for index in (0..tables.len()).cycle().skip(start).take(tables.len()) {
@@ -177,7 +179,7 @@ impl RelayPrefix {
                     PortRequirement::EvenWithNext => {
                         let only = PortRange::of_places(place, place);
                         let next = table.next.claim(only, PortRequirement::Any, 0);
-                        // The pair of an allocation that has ended may have the next port still.
+                        // The second allocation of an ended pair may still have the next port.
                         let Some((next, _)) = next else { continue };
                         Some(next)
                     }
@@ -188,8 +190,8 @@ impl RelayPrefix {
         None
     }
 
-    /// Takes an address that a server had before this one; `None` if it is in use, or has a port of
-    /// no worker.
+    /// Claims an address of the predecessor. Returns `None` if the address is in use, or no worker
+    /// has the port.
     pub(crate) fn claim_again(&self, at: SocketAddr) -> Option<PortLease> {
         let (number, offset) = (self.number_of(at.ip()), at.port().checked_sub(self.0.first_port)?);
         let tables = self.0.workers.get(usize::from(offset / 2))?;
@@ -199,17 +201,18 @@ impl RelayPrefix {
         ports.claim(only, PortRequirement::Any, 0).map(|(lease, _)| lease)
     }
 
-    /// Returns true for a lease of one of its addresses.
+    /// Returns true if a lease belongs to this prefix.
     pub(crate) fn has_lease(&self, lease: &PortLease) -> bool {
         let mut tables = self.0.workers.iter().flatten();
         tables.any(|table| lease.is_of(&table.first) || lease.is_of(&table.next))
     }
 
-    /// Returns true if a relay of ours is open at an address and port of the prefix, as far as the
-    /// address's number tells: its random bits are not known here. With other ones nothing is
-    /// reached: the shared socket has the worker's port of all addresses and drops what is not for
-    /// an allocation, and a pair's next port and a port for TCP are only given while no other
-    /// socket of this host has them at all addresses, as the kernel sees to.
+    /// Returns true if a relay of this server is open at the port of the address with this number.
+    /// The random bits of the address are unknown here, and need no comparison. With other random
+    /// bits nothing is reached. The shared socket receives datagrams to all addresses at the
+    /// worker's port, and drops datagrams without an allocation. A pair's next port and a TCP port
+    /// are claimed only while no other socket of this host has the port at all addresses. The
+    /// kernel enforces this.
     pub(crate) fn is_open(&self, number: u32, port: u16, protocol: RelayProtocol) -> bool {
         let Some(offset) = port.checked_sub(self.0.first_port) else { return false };
         let tables = self.0.workers.get(usize::from(offset / 2));
@@ -222,7 +225,7 @@ impl RelayPrefix {
         }
     }
 
-    /// The number of an address of the prefix.
+    /// Returns the number of an address of the prefix.
     pub(crate) fn number_of(&self, ip: IpAddr) -> u32 {
         let bits = match ip {
             IpAddr::V4(v4) => u128::from(v4.to_bits()),
@@ -231,13 +234,13 @@ impl RelayPrefix {
         (bits & low_bits(self.0.number_bits)) as u32
     }
 
-    /// Returns the port of a worker; `None` if there is no such worker.
+    /// Returns the port of a worker; `None` if the worker does not exist.
     #[must_use]
     pub fn port_of(&self, worker: WorkerId) -> Option<u16> {
         (usize::from(worker.0) < self.0.workers.len()).then(|| self.0.first_port + 2 * worker.0)
     }
 
-    /// An address with a number.
+    /// Returns the address with a number.
     fn address(&self, number: u32, random: u128) -> IpAddr {
         let host_bits = u32::from(128 - self.0.network.len_128());
         let above = random << self.0.number_bits & low_bits(host_bits);
@@ -252,9 +255,9 @@ impl RelayPrefix {
         1 << self.0.number_bits.saturating_sub(PLACE_BITS)
     }
 
-    /// The places that may be claimed of a table: not the address with the number 0, which is that
-    /// of the network itself (RFC 4291 §2.6.1: of all its routers), and of IPv4 not the last one,
-    /// to which a network broadcasts.
+    /// Returns the slots of a table that can be claimed. The address with the number 0 belongs to
+    /// the network itself (RFC 4291 §2.6.1: to all its routers). The last IPv4 address is the
+    /// broadcast address.
     fn places(&self, table: usize) -> Option<PortRange> {
         let last = low_bits(self.0.number_bits.min(PLACE_BITS)) as u16;
         let is_last = table + 1 == self.tables() && self.family() == IpFamily::V4;

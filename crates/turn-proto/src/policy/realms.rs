@@ -1,9 +1,9 @@
-//! Realms: each one's rules, and the choice of one for a request.
+//! Rules of each realm, and the choice of a realm for a request.
 //!
-//! A request is judged in one realm: the one that its REALM names; otherwise that of its ORIGIN, of
-//! the name that a TLS client asked for, of the address it came to; otherwise the one of the
-//! server. Nonces, keys, accounts and tickets are bound to the name of their realm, so that none of
-//! them is of use in another.
+//! A request is judged in the realm of the REALM attribute. Without a known REALM, the realm is
+//! chosen by ORIGIN, then by the TLS server name of the client, then by the server's address.
+//! Otherwise the server's own realm applies. Nonces, keys, accounts and tickets are bound to the
+//! name of a realm, so they are invalid in another realm.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -21,49 +21,50 @@ use super::revoked::Revoked;
 use super::{AuthPolicy, Lifetimes, Policy, Quotas};
 use crate::limits::ORIGINS_READ_MAX;
 
-/// A realm beside the server's own, with rules of its own.
+/// Realm in addition to the server's own realm, with separate rules.
 #[derive(Clone, Debug)]
 pub struct RealmPolicy {
-    /// Its name; differs from those of all others.
+    /// Unique name of the realm.
     pub name: Realm,
-    /// Origins of web pages whose clients it serves (ORIGIN); no two realms have the same.
+    /// Origins of web pages that choose the realm (ORIGIN). No two realms share an origin.
     pub origins: Vec<Origin>,
-    /// Names of this server that choose it (SNI), in lower case; no two realms have the same.
+    /// Server names that choose the realm (SNI), in lower case. No two realms share a server name.
     pub server_names: Vec<String>,
-    /// Addresses of listeners that choose it; no two realms have the same.
+    /// Addresses of listeners that choose the realm. No two realms share a listener.
     pub listeners: Vec<SocketAddr>,
     /// SOFTWARE, as in [`Policy`].
     pub software: Option<Arc<str>>,
-    /// Ways to authenticate. The key of the nonces is the server's.
+    /// Authentication of clients. The key of the nonces is the server's key.
     pub auth: AuthPolicy,
-    /// Lifetimes of allocations and their parts.
+    /// Lifetimes of allocations, permissions, channels, nonces and reservations.
     pub lifetimes: Lifetimes,
-    /// Limits of allocations and their parts; `allocations_total` and `bytes_per_second_total` are
-    /// of this realm. The limits of customers are the server's.
+    /// Limits of the realm, where `allocations_total` and `bytes_per_second_total` apply to this
+    /// realm only. The limits of customers are the server's limits.
     pub quotas: Quotas,
-    /// Peers that clients may reach.
+    /// Rules for the peers that clients may reach.
     pub peer_rules: PeerRules,
-    /// The servers to redirect clients to.
+    /// Servers to redirect clients to.
     pub alternates: AlternateServers,
 }
 
-/// The realms beside the server's own.
+/// Realms in addition to the server's own realm.
 #[derive(Clone, Debug, Default)]
 pub struct Realms {
     all: Vec<RealmPolicy>,
-    /// Places in `all`.
+    /// Indexes into `all`.
     by_name: BTreeMap<Realm, usize>,
     by_origin: BTreeMap<Origin, usize>,
     by_server_name: BTreeMap<String, usize>,
     by_listener: BTreeMap<SocketAddr, usize>,
     takes_tokens: bool,
-    /// Live allocations of the server's own realm alone; 0 is bounded by the server's limit.
+    /// Maximum number of live allocations in the server's own realm; 0 leaves only the server's
+    /// limit.
     own_allocations_max: u32,
 }
 
-/// The rules of one realm, looked up once for a request, for an allocation that is made or arrives,
-/// and after a reload. Packets do not need them: an allocation keeps its rate, and its peers are
-/// judged in advance.
+/// Rules of a realm. The rules are looked up once for a request, for a new or imported allocation,
+/// and after a reload. Packets need no look-up, because an allocation stores its rate, and peers
+/// are judged in advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RealmRules<'a> {
     pub(crate) name: &'a Realm,
@@ -72,16 +73,17 @@ pub(crate) struct RealmRules<'a> {
     pub(crate) revoked: &'a Revoked,
     pub(crate) lifetimes: &'a Lifetimes,
     pub(crate) quotas: &'a Quotas,
-    /// Live allocations of this realm alone; 0 is bounded by the server's limit.
+    /// Maximum number of live allocations in this realm; 0 leaves only the server's limit.
     pub(crate) allocations_max: u32,
-    /// Bytes per second of all live allocations of this realm; 0 is bounded by the server's limit.
+    /// Maximum sum of the rates of this realm's live allocations, in bytes per second; 0 leaves
+    /// only the server's limit.
     pub(crate) bytes_per_second_max: u64,
     pub(crate) peer_rules: &'a PeerRules,
     pub(crate) alternates: &'a AlternateServers,
 }
 
 impl Realms {
-    /// These realms, checked by `settings`.
+    /// Returns the realms, which the crate `settings` has checked.
     #[must_use]
     pub fn new(all: Vec<RealmPolicy>) -> Self {
         let mut realms = Self::default();
@@ -96,7 +98,7 @@ impl Realms {
         Self { all, ..realms }
     }
 
-    /// These realms beside a server's own with so many live allocations; 0 is bounded by the
+    /// Sets the maximum number of live allocations in the server's own realm; 0 leaves only the
     /// server's limit.
     #[must_use]
     pub fn with_own_allocations_max(mut self, most: u32) -> Self {
@@ -104,18 +106,19 @@ impl Realms {
         self
     }
 
-    /// The realms.
+    /// Returns an iterator over the realms.
     pub fn iter(&self) -> core::slice::Iter<'_, RealmPolicy> {
         self.all.iter()
     }
 
-    /// The realm of this name.
+    /// Returns the realm with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&RealmPolicy> {
         self.all.get(*self.by_name.get(name)?)
     }
 
-    /// These realms with a change to each; not to its name, nor to what chooses it.
+    /// Applies `change` to each realm. `change` must not alter the name, the origins, the server
+    /// names or the listeners.
     #[must_use]
     pub fn map(mut self, change: impl FnMut(&mut RealmPolicy)) -> Self {
         self.all.iter_mut().for_each(change);
@@ -127,7 +130,7 @@ impl Realms {
         self.all.is_empty()
     }
 
-    /// Returns true if a realm is chosen by a name of this server.
+    /// Returns true if server names choose realms.
     pub(crate) fn have_server_names(&self) -> bool {
         !self.by_server_name.is_empty()
     }
@@ -143,7 +146,8 @@ impl Realms {
         self.all.get(*place)
     }
 
-    /// The realm of a listener: of the address, or of the wildcard with its port.
+    /// Returns the index of a listener's realm, by the exact address or by the wildcard address
+    /// with the port.
     fn listener(&self, at: SocketAddr) -> Option<&usize> {
         let wildcard: IpAddr =
             if at.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -152,11 +156,11 @@ impl Realms {
     }
 }
 
-/// The parts of a request that choose its realm.
+/// Parts of a request that choose the realm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) five_tuple: &'a FiveTuple,
-    /// The name that a client over TLS or DTLS asked for, in lower case.
+    /// Server name from the TLS or DTLS client, in lower case.
     pub(crate) server_name: Option<&'a str>,
     pub(crate) message: &'a Message<'a>,
 }
@@ -179,7 +183,7 @@ impl RealmPolicy {
 }
 
 impl Policy {
-    /// The rules of the server's own realm.
+    /// Returns the rules of the server's own realm.
     pub(crate) fn own_rules(&self) -> RealmRules<'_> {
         RealmRules {
             name: &self.realm,
@@ -195,13 +199,13 @@ impl Policy {
         }
     }
 
-    /// Returns true if a realm takes access tokens.
+    /// Returns true if any realm accepts access tokens.
     pub(crate) fn takes_tokens(&self) -> bool {
         self.auth.tokens.is_some() || self.realms.takes_tokens
     }
 
-    /// The rules of a realm. An allocation of a realm that is gone, or was renamed, has those of
-    /// the server's own.
+    /// Returns the rules of a realm. If the realm was removed or renamed, the server's own rules
+    /// apply.
     pub(crate) fn of(&self, realm: &Realm) -> RealmRules<'_> {
         if self.realms.all.is_empty() || *realm == self.realm {
             return self.own_rules();
@@ -210,7 +214,7 @@ impl Policy {
         named.map_or_else(|| self.own_rules(), |realm| realm.rules(&self.revoked))
     }
 
-    /// The rules that a request is judged by.
+    /// Returns the rules that judge a request.
     pub(crate) fn of_request(&self, request: &Entry<'_>) -> RealmRules<'_> {
         if self.realms.all.is_empty() {
             return self.own_rules();

@@ -1,4 +1,4 @@
-//! Credentials that count no longer, though they would still prove their user.
+//! Revoked credentials, which are refused although the credentials would still prove a user.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -8,8 +8,8 @@ use turn_types::Realm;
 
 use super::grant_limits::GrantLimits;
 
-/// Names and keys of tokens that are refused, each in its realm. Their allocations end when a
-/// policy with them comes in force.
+/// Refused names and refused token keys, by realm. Allocations of these credentials are removed
+/// when a policy with this value takes effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revoked {
     names: BTreeMap<Realm, BTreeSet<Arc<str>>>,
@@ -17,16 +17,17 @@ pub struct Revoked {
 }
 
 impl Revoked {
-    /// Refuses a name: of a user, the account or the whole name of time-limited credentials, or the
-    /// account of an access token. Grants have names in the same form.
+    /// Refuses a name: the name of a user, the account or complete name of time-limited
+    /// credentials, or the account of an access token. Grants store names in the same form.
     ///
-    /// A name with limits and the same name without are refused together, whether or not the policy
-    /// has limits in names: a reload may change that, and with it the account of a credential.
+    /// A name with limits and the name without limits are refused together, even if the policy has
+    /// no limits in names. A reload may change this setting, and thereby the account of a
+    /// credential.
     pub fn refuse_name(&mut self, realm: Realm, name: &UserName<'_>) {
         self.names.entry(realm).or_default().insert(without_limits(name.as_str()).into());
     }
 
-    /// Refuses all access tokens that a key encrypts, by its name.
+    /// Refuses all access tokens encrypted with a key. `kid` is the name of the key.
     pub fn refuse_token_key(&mut self, realm: Realm, kid: Arc<str>) {
         self.token_keys.entry(realm).or_default().insert(kid);
     }
@@ -42,8 +43,8 @@ impl Revoked {
     }
 }
 
-/// Returns a name without the [limits](GrantLimits) that follow a question mark. Other text after
-/// it is a part of the name.
+/// Returns a name without the [limits](GrantLimits) after a question mark. Any other text after a
+/// question mark is part of the name.
 #[must_use]
 pub fn without_limits(name: &str) -> &str {
     match name.split_once('?') {

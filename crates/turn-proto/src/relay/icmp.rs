@@ -1,4 +1,4 @@
-//! ICMP errors about datagrams that left a relay socket (RFC 8656 §11.5).
+//! ICMP errors about datagrams sent from a relay socket (RFC 8656 §11.5).
 
 use stun_wire::{AttributeType, Class, Icmp, MessageBuilder, Method};
 use turn_types::IpFamily;
@@ -9,7 +9,7 @@ use crate::policy::peers::to_public;
 use crate::random::Random;
 use crate::store::{Allocations, with_headers};
 
-/// Writes the Data indication about a datagram for `packet.peer`, also if that has a channel
+/// Writes the Data indication about a datagram to `packet.peer`, even if the peer has a channel
 /// (§12.5).
 pub(crate) fn to_client(
     allocations: &mut Allocations,
@@ -47,7 +47,7 @@ pub(crate) fn to_client(
     Ok(Answer { to, len, error: false, held: false })
 }
 
-/// The ICMP attribute for a report, if its type is passed on (§11.5).
+/// Returns the ICMP attribute for a report; `None` for a type that is not forwarded (§11.5).
 fn reported(report: IcmpReport) -> Option<Icmp> {
     const UNREACHABLE_V4: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;

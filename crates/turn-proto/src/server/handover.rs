@@ -1,4 +1,4 @@
-//! Export of allocations to the successor, and import of the predecessor's.
+//! Export of allocations to the successor, and import of allocations from the predecessor.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,9 +17,9 @@ use crate::mobility::worker_move::Departure;
 use crate::store::Progress;
 
 impl Server {
-    /// Withdraws the routes of all allocations whose clients use these transports, before an
-    /// export. Commands are to be carried out before, so that the traffic of routes
-    /// is still counted.
+    /// Withdraws the routes of all allocations whose clients use the transports selected by `of`,
+    /// before an export. The caller must execute the commands before the export, to count the
+    /// routes' last traffic.
     pub fn withdraw_all(&mut self, of: impl Fn(Transport) -> bool) {
         let State { allocations, outbox, .. } = &mut self.state;
         for slot in allocations.slots() {
@@ -29,7 +29,7 @@ impl Server {
         }
     }
 
-    /// Sets the routes of all allocations again after they were [withdrawn](Self::withdraw_all).
+    /// Sets the routes of all allocations again after [`Self::withdraw_all`].
     pub fn set_all_routes(&mut self, now: Now) {
         let State { allocations, outbox, .. } = &mut self.state;
         for slot in allocations.slots() {
@@ -37,20 +37,21 @@ impl Server {
         }
     }
 
-    /// Removes an exported allocation without ending it: the successor has it.
+    /// Removes an exported allocation without ending the session. The successor has the allocation.
     pub fn remove(&mut self, id: AllocationId) -> Option<Departure> {
         let allocations = &mut self.state.allocations;
         let slot = allocations.of_id(id)?;
         Some(Departure::new(allocations.remove_whole(slot)))
     }
 
-    /// Imports an allocation that the predecessor has [written](AllocationCopy::write), regardless
-    /// of current quotas. Its relay sockets get other names. `socket_of` returns the number of the
+    /// Imports an allocation [written](AllocationCopy::write) by the predecessor, regardless of
+    /// current quotas. The relay sockets get other names. `socket_of` returns the number of the
     /// socket for a path of the client.
     ///
     /// # Errors
-    /// The state is malformed, the allocation has expired, its address is not available, or there
-    /// is no socket for its client. The import has no effects then.
+    /// The state is malformed, or the allocation has expired or already exists. Other causes are an
+    /// unavailable relay address or port, and a client without a socket. The import then has no
+    /// effects.
     pub fn import(
         &mut self,
         now: Now,
@@ -61,8 +62,8 @@ impl Server {
         own.moves().import(policy, now.instant, state, socket_of)
     }
 
-    /// Returns the clients of allocations here that are expected at other workers (RFC 8016), by
-    /// worker; after an import.
+    /// Returns, by worker, the clients of this server's allocations that are expected at other
+    /// workers (RFC 8016). Called after an import.
     #[must_use]
     pub fn expected_elsewhere(&mut self, now: Now) -> BTreeMap<WorkerId, Vec<ExpectedMove>> {
         let mut by_worker: BTreeMap<WorkerId, Vec<ExpectedMove>> = BTreeMap::new();
@@ -72,8 +73,8 @@ impl Server {
         by_worker
     }
 
-    /// Expects a client of another worker's imported allocation here, unless `socket_of` has no
-    /// socket for its path.
+    /// Expects a client of another worker's imported allocation at this server. Does nothing if
+    /// `socket_of` has no socket for the client's path.
     pub fn expect(
         &mut self,
         now: Now,
@@ -83,8 +84,8 @@ impl Server {
         self.state.moves().expect(now.instant, expected, socket_of);
     }
 
-    /// Writes the record of an allocation whose [import](Self::import) has failed; after the
-    /// commit. `progress`: later progress than in the state.
+    /// Writes the session record of an allocation whose [import](Self::import) has failed. Called
+    /// after the commit. `progress` is later progress than in the state.
     pub fn end_refused(
         &mut self,
         now: Now,
@@ -95,58 +96,59 @@ impl Server {
         self.state.moves().end_refused(now.instant, state, error, progress);
     }
 
-    /// The ports that are kept for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers that
-    /// share the registry.
+    /// Returns the ports reserved for second Allocates (EVEN-PORT, RFC 8656 §7.2), of all workers
+    /// that share the registry.
     #[must_use]
     pub fn reserved_ports(&self) -> Vec<ReservedPort> {
         self.state.registry.reserved(ReservedPort::of)
     }
 
-    /// Keeps a port that another process has kept. If it is in use here, or of no relay address, or
-    /// its time is over, it is not kept: its client is told so when it comes with its token.
+    /// Reserves a port that another process had reserved. The port is not reserved if it is in use,
+    /// belongs to no relay address, or its reservation has expired. A later Allocate with its token
+    /// is then refused.
     pub fn reserve_again(&mut self, now: Now, port: &ReservedPort) {
         let Self { policy, state } = self;
         state.reserve_again(policy, now.instant, port);
     }
 
-    /// Keeps in mind which allocations change from now on, for copies elsewhere; all that there are
-    /// count as changed. Without `on` it no longer does.
+    /// Starts or stops recording changed allocations, for copies in other processes. At the start
+    /// all existing allocations are marked as changed.
     pub fn keep_changes(&mut self, on: bool) {
         let allocations = &mut self.state.allocations;
         let all: Option<Vec<_>> = on.then(|| allocations.iter().map(|one| one.id).collect());
         allocations.changes.keep(all.map(Vec::into_iter));
     }
 
-    /// Returns true while there are changes that were not [taken](Self::take_changed).
+    /// Returns true while there are changes not yet returned by [`Self::take_changed`].
     #[must_use]
     pub fn has_changes(&self) -> bool {
         !self.state.allocations.changes.is_empty()
     }
 
-    /// Takes at most so many allocations that have begun, changed or ended; each once, however
-    /// often it did. Traffic is no change.
+    /// Takes at most `most` allocations that have started, changed or ended. Each allocation is
+    /// returned once for all its changes. Traffic causes no change.
     pub fn take_changed(&mut self, most: usize) -> impl Iterator<Item = AllocationId> {
         self.state.allocations.changes.take(most)
     }
 
-    /// Progress of an allocation by its packets: its copies do not tell, unless something else has
-    /// changed as well.
+    /// Returns the packet-driven progress of an allocation. Copies of the allocation have this
+    /// progress only from the time of their last other change.
     #[must_use]
     pub fn progress(&self, id: AllocationId) -> Option<Progress> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| allocations.get(slot).progress())
     }
 
-    /// A number that is another one when the [progress](Self::progress) of an allocation is; `None`
-    /// of one that is gone.
+    /// Returns a number that changes whenever the [progress](Self::progress) of an allocation
+    /// changes. `None` for an unknown id.
     #[must_use]
     pub fn progress_count(&self, id: AllocationId) -> Option<u64> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| allocations.get(slot).progress_count())
     }
 
-    /// Puts the progress of another process in the place of that of a copy.
-    /// [`Self::carried_traffic`] stays the same: that process has counted the traffic.
+    /// Replaces the progress of a copied allocation with the progress from the other process.
+    /// [`Self::carried_traffic`] is unchanged, because the other process has counted that traffic.
     pub fn set_progress(&mut self, id: AllocationId, progress: Progress) {
         let Self { policy, state } = self;
         if let Some(slot) = state.allocations.of_id(id) {
@@ -157,30 +159,32 @@ impl Server {
         }
     }
 
-    /// Reverts an [import](Self::import): the allocation has changed or ended in the predecessor.
+    /// Reverts an [import](Self::import), because the allocation has changed or ended in the
+    /// predecessor.
     pub fn revert_import(&mut self, id: AllocationId) {
         let State { allocations, outbox, .. } = &mut self.state;
         if let Some(slot) = allocations.of_id(id) {
             allocations.withdraw_routes(slot, outbox);
         }
-        // Its leases end with it.
+        // Dropping the allocation releases its leases.
         drop(self.remove(id));
     }
 
-    /// Copies an allocation, unless it has ended.
+    /// Copies an allocation. `None` for an ended allocation.
     #[must_use]
     pub fn copy(&self, id: AllocationId) -> Option<AllocationCopy> {
         let allocations = &self.state.allocations;
         allocations.of_id(id).map(|slot| AllocationCopy::of(allocations.get(slot)))
     }
 
-    /// All connections with peers.
+    /// Returns all connections with peers.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionId> {
         self.state.allocations.connections().collect()
     }
 
-    /// The client of the allocation that has this connection with a peer; `None`: none has it.
+    /// Returns the client of the allocation that has this connection with a peer. `None`: no
+    /// allocation has the connection.
     #[must_use]
     pub fn client_of_connection(&self, id: ConnectionId) -> Option<FiveTuple> {
         let allocations = &self.state.allocations;
@@ -194,7 +198,7 @@ impl Server {
         self.state.ids.last_allocation()
     }
 
-    /// Skips the ids up to the last one that the same worker of the predecessor has assigned.
+    /// Skips the ids up to the last id assigned by this worker's counterpart in the predecessor.
     pub const fn skip_ids(&mut self, last: AllocationId) {
         self.state.ids.skip_to(last);
     }

@@ -1,4 +1,4 @@
-//! Limits of live allocations, of a decision that came late.
+//! Limits of live allocations, from a decision that arrives after the Allocate.
 
 use turn_types::{AllocationId, Instant};
 
@@ -7,7 +7,7 @@ use crate::policy::GrantLimits;
 
 impl Server {
     /// Narrows the limits of an allocation: peers and rate immediately, the lifetime from the next
-    /// Refresh. Returns false if there is none.
+    /// Refresh. Returns false if there is no such allocation.
     pub fn limit(&mut self, now: Instant, id: AllocationId, limits: &GrantLimits) -> bool {
         let Self { policy, state, .. } = self;
         let Some(slot) = state.allocations.of_id(id) else { return false };

@@ -1,6 +1,6 @@
-//! Requests, in the order of RFC 8489 §6.3: is the method served, is the request authentic, are all
-//! its attributes understood; then the rules of the method, a file each. Methods return the refusal
-//! as an error; it is written here.
+//! Processing of requests. RFC 8489 §6.3 defines the order: method, authentication, unknown
+//! attributes. The rules of each method follow, in a separate file per method. Methods return a
+//! refusal as an error, and this module writes the error response.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -25,14 +25,15 @@ use crate::store::{
     Allocations, DeferredRequest, ExpectedClients, Slot, Source, UserLookup, Wait, Waiting,
 };
 
-/// The state of a request in the budget of unauthenticated responses.
+/// Charge state of a request: `Yes` if the budget of unauthenticated responses was already charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charged {
     No,
     Yes,
 }
 
-/// Returns the grant of the allocation of a 5-tuple, in its slot or expected there.
+/// Returns the grant of a 5-tuple's allocation. The allocation is in `slot`, or expected from
+/// another worker.
 fn known_grant<'a>(
     allocations: &'a Allocations,
     expected: &'a ExpectedClients,
@@ -44,7 +45,7 @@ fn known_grant<'a>(
         Some(slot) => &allocations.get(slot).grant,
         None => &expected.get(five_tuple, now)?.grant,
     };
-    // The keys of an open relay prove nothing.
+    // The keys of an open relay's grant prove nothing.
     (!grant.is_anonymous()).then_some(grant)
 }
 
@@ -65,7 +66,8 @@ impl State {
         if self.pending.holds(&(path.five_tuple, message.transaction_id())) {
             return Verdict::Drop(DropReason::AlreadyPending);
         }
-        // Behind a Refresh by ticket, and judged when that is answered.
+        // The request follows a Refresh by ticket, and is processed after the response to the
+        // Refresh.
         if self.pending.is_moving(&path.five_tuple)
             && !matches!(message.method(), Method::ALLOCATE | Method::CONNECTION_BIND)
             && self.allocations.of_client(&path.five_tuple).is_none()
@@ -98,8 +100,8 @@ impl State {
         self.after_authentication(request, step, Charged::No, reply)
     }
 
-    /// Resumes a request after the look-up of its user. The second part is true if it was
-    /// [held](Verdict::Hold).
+    /// Resumes a request after a user look-up. The second value is true for a [held](Verdict::Hold)
+    /// request.
     pub(super) fn user_found(
         &mut self,
         policy: &Policy,
@@ -108,11 +110,11 @@ impl State {
         answer: &UserAnswer,
         reply: &mut ReplyBuffer,
     ) -> Option<(Verdict, bool)> {
-        // It was parsed before it was kept.
+        // The message was parsed before the wait.
         let message = Message::parse(&deferred.bytes).ok()?;
         let held = message.method() == Method::CONNECTION_BIND;
         let (arrived, five_tuple) = (deferred.arrived, &deferred.path.five_tuple);
-        // It named its realm.
+        // The request named its realm, so no server name is needed.
         let rules = policy.of_request(&Entry { five_tuple, server_name: None, message: &message });
         let request = Request { policy, rules, now, arrived, path: &deferred.path, message };
         let verdict = self.resume_request(&request, answer, reply);
@@ -120,7 +122,7 @@ impl State {
         Some((verdict, held))
     }
 
-    /// Handles a request after the look-up of its user.
+    /// Handles a request after a user look-up.
     fn resume_request(
         &mut self,
         request: &Request<'_>,
@@ -146,7 +148,7 @@ impl State {
     }
 
     /// Confirms the keys of an allocation before a request for peers. Keys of a database user are
-    /// looked up, and the request does not wait for the answer.
+    /// looked up, and the request does not wait for the result.
     fn confirm_keys(&mut self, now: Instant, slot: Option<Slot>, grant: &Grant) {
         if !grant.is_of_database() {
             return self.confirm(now, slot);
@@ -159,14 +161,14 @@ impl State {
         self.look_keys_up(now, slot);
     }
 
-    /// Repeats the look-up of an allocation's keys if it is time.
+    /// Repeats the look-up of an allocation's keys when it is due.
     pub(super) fn confirm_again(&mut self, now: Instant, slot: Option<Slot>) {
         let Some(slot) = slot else { return };
         let allocation = self.allocations.get_mut(slot);
         if allocation.confirm_again.is_none_or(|at| now < at) {
             return;
         }
-        // Keys of another kind have proved the client since then.
+        // A renewal may have replaced the keys by those of a secret or a token.
         let is_due = allocation.grant.is_of_database();
         allocation.confirm_again = is_due.then(|| now + CONFIRM_AGAIN_AFTER);
         self.allocations.arm(slot);
@@ -175,12 +177,12 @@ impl State {
         }
     }
 
-    /// Looks up the keys of an allocation, one look-up at a time. Without space for it the next
-    /// request for peers starts another, or [`Self::confirm_again`].
+    /// Looks up the keys of an allocation. Without capacity for the look-up, the next request for
+    /// peers or [`Self::confirm_again`] starts another look-up.
     fn look_keys_up(&mut self, now: Instant, slot: Slot) {
         let allocation = self.allocations.get(slot);
         let (five_tuple, grant) = (&allocation.path.five_tuple, &allocation.grant);
-        // No client has this transaction.
+        // No client uses this transaction id, which permits one look-up at a time for each 5-tuple.
         let key = (*five_tuple, TransactionId::default());
         let (wait, claimant) = (Wait::KnownUser, grant.claimant(five_tuple.client));
         if self.pending.holds(&key) || self.pending.check(wait, &claimant).is_err() {
@@ -197,7 +199,7 @@ impl State {
         });
     }
 
-    /// Compares the keys of an allocation with those that were found.
+    /// Compares the keys of an allocation with the keys returned by the database.
     pub(super) fn keys_found(
         &mut self,
         policy: &Policy,
@@ -231,7 +233,7 @@ impl State {
         }
     }
 
-    /// Notes that the keys of an allocation are confirmed.
+    /// Records that the keys of an allocation are confirmed.
     fn confirm(&mut self, now: Instant, slot: Option<Slot>) {
         if let Some(slot) = slot {
             let allocation = self.allocations.get_mut(slot);
@@ -239,7 +241,7 @@ impl State {
         }
     }
 
-    /// The grant of the allocation of a 5-tuple, or of the one that is expected there.
+    /// Returns the grant of the allocation on a 5-tuple, or of the allocation expected there.
     fn known(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<&Grant> {
         let slot = self.live_slot(now, five_tuple);
         known_grant(&self.allocations, &self.expected, slot, five_tuple, now)
@@ -262,7 +264,8 @@ impl State {
                 if responder.has_integrity() {
                     let client = request.path.five_tuple.client;
                     let claimant = grant.competing_claimant(request.policy, client);
-                    // The account of a client without an allocation is known from here on.
+                    // The account of a client without an allocation is known only after
+                    // authentication.
                     if !self.budgets.may_request(source, &claimant) {
                         self.report_spent(request, Budget::Requests);
                         return Verdict::Drop(DropReason::RequestBudget);
@@ -279,8 +282,8 @@ impl State {
                 }
             }
             AuthStep::NeedUser { user, known } => {
-                // A look-up is charged as the response to it; behind a nonce of ours, see
-                // `authenticate`.
+                // The look-up is charged like the response. The request has a valid nonce of this
+                // server, see `authenticate`.
                 if !known && let Err(spent) = self.charge(request, Source::of(request).proved()) {
                     return Verdict::Drop(spent);
                 }
@@ -295,14 +298,14 @@ impl State {
                 let source = Source::of(request);
                 let failed = auth::failed_verifications(request.rules, &request.message, reason);
                 self.budgets.charge_verifications(source, failed);
-                // Everything else is judged behind a nonce that was given to this address.
+                // All other refusals follow the check of a nonce that was issued to this address.
                 let before_nonce = matches!(
                     reason,
                     Refusal::NoCredentials | Refusal::IncompleteCredentials | Refusal::InvalidNonce
                 );
                 let source = if before_nonce { source } else { source.proved() };
-                // An authenticated request is free, unless the credential is void. No request is
-                // charged twice.
+                // A response to an authenticated request is free, unless the credential is void. No
+                // request is charged twice.
                 let is_void =
                     matches!(reason, Refusal::CredentialExpired | Refusal::CredentialRevoked);
                 let free = user.is_some() && !is_void || charged == Charged::Yes;
@@ -314,7 +317,7 @@ impl State {
         }
     }
 
-    /// Applies the rules behind authentication (RFC 8656 §5).
+    /// Applies the rules that follow authentication (RFC 8656 §5).
     fn handle_authenticated(
         &mut self,
         own: &Authenticated<'_>,
@@ -359,14 +362,14 @@ impl State {
             self.complete_move(policy, now, slot);
         }
         let verdict = self.handle_own(own, slot, reply);
-        // A Refresh may have been its end.
+        // A Refresh may have ended the allocation.
         if let Some(slot) = self.allocations.of_client(five_tuple) {
             self.allocations.update_routes(policy, now, slot, &mut self.outbox);
         }
         verdict
     }
 
-    /// Handles a request of the user of an allocation on its 5-tuple.
+    /// Handles a request on an allocation's 5-tuple from the user of the allocation.
     fn handle_own(
         &mut self,
         own: &Authenticated<'_>,
@@ -384,12 +387,13 @@ impl State {
             },
             Method::CREATE_PERMISSION => self.permit().create_permission(own, slot, reply),
             Method::CONNECT => self.connect().handle(own, slot),
-            // The only other method that is served.
+            // ChannelBind is the only remaining method.
             _ => self.permit().channel_bind(own, slot, reply),
         }
     }
 
-    /// Makes a request wait until its user is looked up. Its sender is known, or has been charged.
+    /// Starts the look-up of a request's user, for which the request waits. The sender is known or
+    /// has been charged.
     fn wait_for_user(
         &mut self,
         request: &Request<'_>,
@@ -429,7 +433,8 @@ impl State {
     }
 
     /// Refuses a request whose user cannot be looked up now. A client over UDP gets no response,
-    /// and repeats the request. A client over a connection would wait for ever.
+    /// and repeats the request. A client over a connection gets an error, because such clients
+    /// would wait for ever.
     fn refuse_look_up(
         &mut self,
         request: &Request<'_>,
@@ -474,7 +479,8 @@ impl State {
         })
     }
 
-    /// Refuses without integrity, with the attributes that the client needs to try again.
+    /// Refuses a request without MESSAGE-INTEGRITY, with the attributes that the client needs for a
+    /// second attempt.
     fn challenge(
         &mut self,
         request: &Request<'_>,
@@ -500,7 +506,7 @@ impl State {
         })
     }
 
-    /// Takes one unauthenticated response to a request out of its budget.
+    /// Charges one unauthenticated response to the budget of the source.
     fn charge(&mut self, request: &Request<'_>, source: Source) -> Result<(), DropReason> {
         self.budgets.charge_response(source, request.message.method(), &mut self.outbox)
     }

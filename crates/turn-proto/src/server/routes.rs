@@ -1,4 +1,4 @@
-//! Routes of channels, as their driver needs to know.
+//! Queries and updates by the driver about the routes of channels.
 
 use fair_share::Claimant;
 use turn_types::AllocationId;
@@ -7,7 +7,8 @@ use super::Server;
 use crate::io::RouteId;
 
 impl Server {
-    /// Lets the next data of a channel install its route again, after the driver has removed it.
+    /// Lets the next data of a channel install the channel's route again, after the driver has
+    /// removed the route.
     pub fn await_data(&mut self, id: RouteId) {
         let allocations = &mut self.state.allocations;
         let slot = allocations.of_id(id.allocation);
@@ -17,8 +18,8 @@ impl Server {
         }
     }
 
-    /// The client of an allocation, as it is counted in tables that clients share. The only realm
-    /// of a server is not counted: it would keep slots free from itself.
+    /// Returns the client of an allocation in the form counted by tables with shares. The only
+    /// realm of a server is not counted, because that realm would reserve slots against itself.
     #[must_use]
     pub fn claimant(&self, id: AllocationId) -> Option<Claimant<'_>> {
         let allocations = &self.state.allocations;

@@ -1,4 +1,4 @@
-//! All stores of a server, lent to the methods in the parts that each needs.
+//! All stores of a server. Each method borrows only the stores that it needs.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -32,14 +32,14 @@ pub(super) struct State {
     pub(super) queues: MoveQueues,
     pub(super) budgets: Budgets,
     pub(super) new_peers: NewPeers,
-    /// Names that clients over TLS and DTLS asked for, where names choose realms; as many as
-    /// connections at most.
+    /// Server names requested in clients' TLS and DTLS handshakes, stored where the policy chooses
+    /// realms by name. At most one entry per connection.
     server_names: BTreeMap<FiveTuple, String>,
-    /// No new allocations.
+    /// True while new allocations are refused.
     pub(super) draining: bool,
-    /// Time to ask workers without an answer again.
+    /// Time to repeat questions to workers that have not answered.
     repeat_at: Option<Instant>,
-    /// End of the next reservation made here.
+    /// Time of the next sweep of expired reservations; `None` without a reservation.
     sweep_at: Option<Instant>,
 }
 
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// Sets the sizes of bounded tables, and if there are several realms, which compete for them.
+    /// Sets the sizes of bounded tables. With several realms, the realms compete for these tables.
     pub(super) fn set_limits(&mut self, policy: &Policy) {
         let compete = !policy.realms.is_empty();
         self.registry.set_limits(compete, &policy.quotas);
@@ -125,14 +125,15 @@ impl State {
         }
     }
 
-    /// Keeps the name that the client of a connection asked for, where names choose realms.
+    /// Stores the server name requested on a client's connection, where the policy chooses realms
+    /// by name.
     pub(super) fn set_server_name(&mut self, policy: &Policy, five_tuple: FiveTuple, name: &str) {
         if policy.realms.have_server_names() {
             self.server_names.insert(five_tuple, name.to_ascii_lowercase());
         }
     }
 
-    /// The rules that a request is judged by.
+    /// Returns the rules that apply to a request.
     pub(super) fn rules_for<'a>(
         &self,
         policy: &'a Policy,
@@ -144,7 +145,7 @@ impl State {
         policy.of_request(&Entry { five_tuple, server_name, message })
     }
 
-    /// The allocation of a 5-tuple, unless it has expired.
+    /// Returns the allocation of a 5-tuple, unless it has expired.
     pub(super) fn live_slot(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<Slot> {
         self.allocations.live_slot(now, five_tuple, &mut self.outbox)
     }
@@ -153,12 +154,12 @@ impl State {
         self.allocations.end(slot, now, reason, &mut self.outbox);
     }
 
-    /// Completes the move of a client after a packet on the 5-tuple where it is expected.
+    /// Completes the move of a client after a packet on the 5-tuple where the client is expected.
     pub(super) fn complete_move(&mut self, policy: &Policy, now: Instant, slot: Slot) {
         path::complete_move(policy, now, &mut self.allocations, slot, &mut self.outbox);
     }
 
-    /// Reclaims all that has expired by now, and does a part of a review.
+    /// Reclaims all expired state, and does a part of a review.
     pub(super) fn handle_timeout(&mut self, policy: &Policy, now: Instant) {
         while let Some(slot) = self.allocations.next_timeout(now, &mut self.outbox) {
             self.confirm_again(now, slot);
@@ -184,7 +185,7 @@ impl State {
         }
     }
 
-    /// The time at which [`Self::handle_timeout`] has something to do.
+    /// Returns the next time at which [`Self::handle_timeout`] has work.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let sweeps = [self.sweep_at, self.expected.next_sweep(), self.repeat_at];
         let Self { allocations, pending, .. } = self;
@@ -192,7 +193,7 @@ impl State {
         timers.into_iter().chain(sweeps).flatten().min()
     }
 
-    /// Keeps a port that another process has kept, if it is to be had here.
+    /// Reserves a port that another process had reserved, if the port is available.
     pub(super) fn reserve_again(&mut self, policy: &Policy, now: Instant, port: &ReservedPort) {
         if let Some(expires) = self.moves().reserve_again(policy, now, port) {
             self.sweep_at = Some(expires.earliest(self.sweep_at));
@@ -205,9 +206,9 @@ impl State {
         self.allocations.start_review(policy, now, &mut self.outbox);
     }
 
-    /// Handles the end of a client's connection: all that the client has or waits for ends with it,
-    /// as it cannot refresh it or receive a response. (A policy: the RFC leaves it open.) A client
-    /// that may move may do so from elsewhere.
+    /// Handles the end of a client's connection. The client's allocation and pending requests end,
+    /// because the client can neither refresh nor receive a response. The RFC does not specify this
+    /// case. A client that may move can continue from another 5-tuple.
     pub(super) fn close(&mut self, policy: &Policy, five_tuple: &FiveTuple, now: Instant) {
         self.server_names.remove(five_tuple);
         self.expected.remove(five_tuple);
@@ -221,7 +222,7 @@ impl State {
         }
     }
 
-    /// Gives up the pending requests of a client.
+    /// Abandons the pending requests of a client.
     pub(super) fn abandon_all_of(&mut self, five_tuple: &FiveTuple, now: Instant) {
         while let Some(waiting) = self.pending.take_of(five_tuple) {
             self.abandon(waiting);
@@ -229,7 +230,7 @@ impl State {
         self.moves().review_queue(five_tuple, now);
     }
 
-    /// Ends all allocations, and gives up all pending requests.
+    /// Ends all allocations, and abandons all pending requests.
     pub(super) fn end_all(&mut self, now: Instant, reason: EndReason) {
         while let Some(waiting) = self.pending.take_oldest() {
             self.abandon(waiting);
@@ -239,7 +240,7 @@ impl State {
         }
     }
 
-    /// Gives up a pending request.
+    /// Abandons a pending request.
     fn abandon(&mut self, waiting: Waiting) {
         match waiting {
             Waiting::User(_) | Waiting::Keys | Waiting::Worker(_) => {}

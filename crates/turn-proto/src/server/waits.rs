@@ -1,5 +1,5 @@
-//! Waiting requests at an export (for a user, the authorizer, a peer or another worker): the
-//! successor handles them, or they are refused.
+//! Requests that wait for a user, the authorizer, a peer or another worker at an export. Each
+//! request is handled by the successor, or refused.
 
 use alloc::boxed::Box;
 
@@ -21,8 +21,8 @@ pub enum EndedWait {
         /// The request.
         request: Box<[u8]>,
     },
-    /// Packet over UDP or DTLS that follows a Refresh by ticket. The caller handles it again,
-    /// before all later packets of its client.
+    /// Packet over UDP or DTLS that follows a Refresh by ticket. The caller handles the packet
+    /// again, before all later packets of its client.
     Queued(QueuedPacket),
     /// Refused request over a stream. The response is in the reply buffer.
     Refused(Answer),
@@ -31,10 +31,10 @@ pub enum EndedWait {
 }
 
 impl Server {
-    /// Removes one waiting request, the newest first; `None` without one. Call it before an export
-    /// until it returns `None`, with the commands carried out after each call. Packets that
-    /// follow a Refresh by ticket (RFC 8016) are removed before it. Clients remain expected, for a
-    /// rollback.
+    /// Removes one waiting request, the newest first. Returns `None` if no request waits. The
+    /// caller repeats the call before an export until `None`, and executes the commands after each
+    /// call. Packets that follow a Refresh by ticket (RFC 8016) are removed first. Clients remain
+    /// expected, for a rollback.
     #[must_use = "the answer must be sent"]
     pub fn end_wait(&mut self, reply: &mut ReplyBuffer) -> Option<EndedWait> {
         if let Some(packet) = self.state.queues.take_newest() {
@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// Returns a packet to handle again: clients repeat no data.
+/// Returns a packet to be handled again. Clients do not repeat data.
 fn queued(packet: QueuedPacket) -> EndedWait {
     if packet.path.five_tuple.transport.is_datagram() {
         return EndedWait::Queued(packet);
@@ -54,7 +54,8 @@ fn queued(packet: QueuedPacket) -> EndedWait {
     EndedWait::Unserved { path, request }
 }
 
-/// Returns a request of a stream, to be handled again. Clients repeat datagrams.
+/// Returns a request of a stream to be handled again. Requests over UDP and DTLS are dropped,
+/// because clients repeat them.
 fn unserved(path: ClientPath, request: Box<[u8]>) -> EndedWait {
     if path.five_tuple.transport.is_datagram() {
         return EndedWait::Dropped;

@@ -1,5 +1,5 @@
-//! One allocation (RFC 8656 §6): the grant, the 5-tuple, relay sockets, permissions and channels. A
-//! dual allocation has a relay socket of each family, which end on their own.
+//! Allocation (RFC 8656 §6): grant, 5-tuple, relay sockets, permissions and channels. A dual
+//! allocation has a relay socket for each family, and the two sockets expire separately.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -27,11 +27,11 @@ use crate::limits::CONFIRMED_FOR;
 use crate::policy::peers::{OwnPorts, judge_again};
 use crate::policy::{Policy, PortLease};
 
-/// One relay socket, hence one relayed address. Dropping it frees the port.
+/// Relay socket, which provides one relayed address. Dropping this value frees the port.
 #[derive(Debug)]
 pub(crate) struct RelaySocket {
     pub(crate) relay: RelayId,
-    /// The address that it is bound to.
+    /// Address that the socket is bound to.
     pub(crate) local: RelayedAddr,
     pub(crate) lease: PortLease,
     pub(crate) expires: Instant,
@@ -40,34 +40,34 @@ pub(crate) struct RelaySocket {
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) id: AllocationId,
-    /// Path of its client, or the last one when it is not [`Self::attached`].
+    /// Path of the client, or the last path if not [`Self::attached`].
     pub(crate) path: ClientPath,
-    /// The client can be reached; false only between two paths of a client that may move.
+    /// True if the client can be reached. False only between two paths of a mobile client.
     pub(crate) attached: bool,
-    /// `Some` if its client may move.
+    /// State of a mobile client (RFC 8016); `None` if the client may not move.
     pub(crate) mobility: Option<Box<Mobility>>,
     pub(crate) grant: Grant,
-    /// The policy that its peers were judged by.
+    /// Revision of the policy that last judged the peers.
     pub(crate) revision: PolicyRevision,
-    /// Counts against the user until the allocation is gone.
+    /// Quotas of the user and customer, charged until the allocation is dropped.
     pub(crate) quota: QuotaLease,
     pub(crate) created: Instant,
-    /// Time of the last confirmation of the keys: by the user database, or by a shared secret or a
-    /// token key in force.
+    /// Time of the last confirmation of the keys. The user database confirms keys, and so does a
+    /// shared secret or token key in effect.
     pub(crate) confirmed: Instant,
-    /// Time of the next look-up of the keys: requests for peers were granted after the keys were
-    /// due, and the user database has not answered yet.
+    /// Time of the next look-up of the keys. `Some` if requests for peers were granted after the
+    /// keys were due, and the user database has not answered.
     pub(crate) confirm_again: Option<Instant>,
-    /// Of the Allocate that made it, to recognise a retransmission.
+    /// Transaction of the Allocate, to recognise a retransmission.
     pub(crate) transaction: TransactionId,
-    /// RESERVATION-TOKEN of that response, for a retransmission.
+    /// RESERVATION-TOKEN in the response to the Allocate, for a retransmission.
     pub(crate) token: Option<[u8; 8]>,
-    /// ADDRESS-ERROR-CODE of that response, for a retransmission.
+    /// ADDRESS-ERROR-CODE in the response to the Allocate, for a retransmission.
     pub(crate) address_error: Option<(IpFamily, Refusal)>,
-    /// XOR-RELAYED-ADDRESS of that response: IPv4, IPv6.
+    /// XOR-RELAYED-ADDRESS in the response to the Allocate: IPv4, IPv6.
     pub(crate) relayed: [Option<RelayedAddr>; 2],
     pub(crate) sockets: [Option<RelaySocket>; 2],
-    /// Of both families.
+    /// Permissions of both families.
     pub(crate) permissions: Permissions,
     pub(crate) channels: Channels,
     pub(crate) attributes: AllocationAttributes,
@@ -79,12 +79,12 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// The relay socket of a family, unless it has expired.
+    /// Returns the relay socket of a family, unless the socket has expired.
     pub(crate) fn socket(&self, family: IpFamily, now: Instant) -> Option<&RelaySocket> {
         self.sockets[family.index()].as_ref().filter(|socket| now < socket.expires)
     }
 
-    /// Returns true if the keys are to be confirmed before the next request for peers.
+    /// Returns true if a request for peers must start a confirmation of the keys.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.confirmed + CONFIRMED_FOR
     }
@@ -94,7 +94,8 @@ impl Allocation {
         self.sockets.iter().flatten().any(|socket| now < socket.expires)
     }
 
-    /// Judges a peer by a policy; `None`: the policy denies it to this allocation, or all peers.
+    /// Judges a peer by a policy. Returns `None` if the policy denies the peer, or all peers of
+    /// this allocation.
     #[cold]
     pub(crate) fn judge(&self, policy: &Policy, ip: IpAddr) -> Option<OwnPorts> {
         let socket = self.sockets[IpFamily::of(ip).index()].as_ref()?;
@@ -105,12 +106,12 @@ impl Allocation {
         judge_again(policy, rules, self.grant.limits.as_deref(), ip)
     }
 
-    /// The end of the later relay socket; `None` once both are gone.
+    /// Returns the later expiry of the relay sockets; `None` if the allocation has no relay socket.
     pub(crate) fn expires(&self) -> Option<Instant> {
         self.sockets.iter().flatten().map(|socket| socket.expires).max()
     }
 
-    /// The next moment at which a part of it expires.
+    /// Returns the next deadline of a relay socket, permission, channel or connection.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let sockets = self.sockets.iter().flatten().map(|socket| socket.expires).min();
         let Self { permissions, channels, connections, confirm_again, .. } = self;
@@ -119,12 +120,12 @@ impl Allocation {
         peers.into_iter().chain([sockets, *confirm_again]).flatten().min()
     }
 
-    /// The path or worker at which its client is expected.
+    /// Returns the path or worker at which the client is expected.
     pub(crate) fn next(&self) -> Option<Next> {
         self.mobility.as_ref()?.next
     }
 
-    /// The path at this worker at which its client is expected.
+    /// Returns the path at this worker at which the client is expected.
     pub(crate) fn next_path(&self) -> Option<ClientPath> {
         match self.next()? {
             Next::Here(path) => Some(path),
@@ -132,19 +133,19 @@ impl Allocation {
         }
     }
 
-    /// Returns true if its client is expected at this 5-tuple.
+    /// Returns true if the client is expected at a 5-tuple.
     pub(crate) fn expects(&self, five_tuple: &FiveTuple) -> bool {
         let next = self.mobility.as_ref().and_then(|mobility| mobility.next.as_ref());
         matches!(next, Some(Next::Here(path)) if path.five_tuple == *five_tuple)
     }
 
-    /// Sets its rate in each direction, in bytes per second; 0 is unlimited.
+    /// Sets the rate in each direction, in bytes per second; 0 is unlimited.
     pub(crate) const fn set_rate(&mut self, rate: u64) {
         self.to_peer.set_rate(rate);
         self.to_client.set_rate(rate);
     }
 
-    /// Counts traffic that a fast path carried, also against its rate.
+    /// Counts traffic that a fast path carried, and charges this traffic against the rate.
     pub(crate) fn credit(&mut self, carried: &Traffic) {
         self.traffic.add(carried);
         self.history.carry(carried.packets());
@@ -156,7 +157,7 @@ impl Allocation {
             dropped_packets,
         } = *carried;
         self.history.drop_packets(FAST_PATH_DROPS, dropped_packets);
-        // The sums of a dual allocation do not name the family of its peers.
+        // The sums of a dual allocation do not contain the family of the peers.
         let peers = if self.sockets[1].is_some() { IpFamily::V6 } else { IpFamily::V4 };
         let client = self.path.five_tuple.client.family();
         self.to_peer.draw(with_headers(peers, to_peer_packets, to_peer_bytes));
@@ -169,7 +170,7 @@ impl Allocation {
         self.history.drop_packets(reason, 1);
     }
 
-    /// Counts bytes of a connection, and returns until when that direction is to pause.
+    /// Counts bytes of a connection. Returns the time until which this direction must pause.
     pub(crate) fn carry(
         &mut self,
         now: Instant,
@@ -184,7 +185,7 @@ impl Allocation {
         bucket.carry(now, bytes)
     }
 
-    /// Its peers.
+    /// Returns the peers of the allocation.
     pub(crate) fn peers(&self) -> AllocationPeers {
         let permission = |one: &Permission| (one.ip, one.expires);
         let channel = |one: &Channel| (one.number.get(), one.peer, one.expires);
@@ -195,7 +196,7 @@ impl Allocation {
         }
     }
 
-    /// The record of its life so far, or of all of it.
+    /// Returns the session record so far, or the final record if `end` is set.
     pub(crate) fn record(&self, end: Option<(EndReason, Instant)>) -> AllocationRecord {
         let ended = end.map(|(_, at)| at);
         AllocationRecord {

@@ -1,6 +1,9 @@
-//! All allocations of one worker, and the ways to find one: from the client's side by 5-tuple, from
-//! the peers' side by relay socket *and* peer (so that one relay socket may serve several
-//! allocations one day), by relay socket alone only to tell a closed one, and by id for operators.
+//! Allocations of a worker, with the indexes to find an allocation.
+//!
+//! Packets from clients are matched by 5-tuple. Packets from peers are matched by relay socket
+//! *and* peer, so several allocations could share a relay socket. The index by relay socket matches
+//! connections of peers (RFC 6062), and distinguishes a closed relay socket from a missing
+//! permission. Operators name an allocation by id.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -33,12 +36,13 @@ use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
 use crate::policy::peers::OwnPorts;
 use crate::random::Random;
 
-/// Index of an allocation. Reused once the allocation is gone.
+/// Index of an allocation. A slot is reused after the removal of the allocation.
 pub(crate) type Slot = u32;
 
-/// Key of a datagram from a peer: relayed address and port, by the name that the worker has for
-/// them, and the peer's address. Its port is no part of it, as a permission is for all ports of an
-/// address (RFC 8656 §9). Several relayed addresses on one socket have a name each.
+/// Lookup key of a datagram from a peer: the worker's id of the relayed address and port, and the
+/// IP address of the peer. The peer's port is not part of the key, because a permission applies to
+/// all ports of an address (RFC 8656 §9). Each relayed address on a shared socket has a separate
+/// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PeerKey {
     relay: RelayId,
@@ -54,20 +58,21 @@ pub(crate) struct Allocations {
     by_relay: HashMap<RelayId, Slot, RandomState>,
     pub(super) by_id: BTreeMap<AllocationId, Slot>,
     pub(super) by_connection: HashMap<ConnectionId, (Slot, Share), RandomState>,
-    /// Slots of connections with peers.
+    /// Shares of the worker's connections with peers.
     connection_slots: Slots,
-    /// The last found: packets come in runs.
+    /// Latest results of the lookups. Packets of a 5-tuple or peer tend to arrive in runs.
     last_client: Option<(FiveTuple, Slot)>,
     last_peer: Option<(PeerKey, Slot)>,
     population: Population,
-    /// Traffic of allocations that are gone, less that of live ones from before they came.
+    /// Traffic of removed allocations, minus the traffic of live allocations from before the
+    /// arrival at this worker.
     carried: CarriedTraffic,
-    /// One timer per slot, at the next deadline in its allocation.
+    /// Timers, at most one per slot, for the next deadline of the allocation.
     timers: Timers,
-    /// Those that a copy elsewhere does not have yet.
+    /// Allocations to copy to another process.
     pub(crate) changes: Changes,
     pub(super) review: Review,
-    /// The driver wants routes.
+    /// True if the driver supports routes.
     has_routes: bool,
 }
 
@@ -93,39 +98,40 @@ impl Allocations {
         }
     }
 
-    /// Returns true if the driver wants routes.
+    /// Returns true if the driver supports routes.
     pub(crate) const fn has_routes(&self) -> bool {
         self.has_routes
     }
 
-    /// Revision of the current policy.
+    /// Returns the revision of the current policy.
     pub(crate) const fn revision(&self) -> PolicyRevision {
         self.review.revision
     }
 
-    /// Their number.
+    /// Returns the number of allocations.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Their numbers by kind.
+    /// Returns the number of allocations by kind.
     pub(crate) const fn population(&self) -> Population {
         self.population
     }
 
-    /// Traffic relayed so far. Visits all allocations.
+    /// Returns the traffic relayed so far. The costs are linear in the number of allocations.
     pub(crate) fn carried(&self) -> CarriedTraffic {
         let mut sums = self.carried.clone();
         self.iter().for_each(|allocation| sums.add(allocation));
         sums
     }
 
-    /// Adds traffic that became known when its allocation was gone.
+    /// Adds traffic that was reported after the removal of the allocation.
     pub(crate) fn carried_late(&mut self, client: &FiveTuple, traffic: &Traffic) {
         self.carried.add_for(client, traffic);
     }
 
-    /// Goes on where another process was, which has counted the traffic until then.
+    /// Sets the progress that an allocation had in the predecessor. Only traffic after this point
+    /// is counted here, because the predecessor has counted the traffic before.
     pub(crate) fn set_progress(&mut self, slot: Slot, progress: Progress) {
         let allocation = self.get_mut(slot);
         let (five_tuple, before) = (allocation.path.five_tuple, allocation.traffic);
@@ -135,12 +141,12 @@ impl Allocations {
         self.carried.subtract_for(&five_tuple, &after);
     }
 
-    /// All of them, in the order of their ids.
+    /// Returns all allocations sorted by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Allocation> {
         self.by_id.values().map(|&slot| self.get(slot))
     }
 
-    /// The ones with a higher id than `after`, or all of them, in the order of their ids.
+    /// Returns the allocations with an id above `after`, or all allocations, sorted by id.
     pub(crate) fn iter_after(
         &self,
         after: Option<AllocationId>,
@@ -149,12 +155,13 @@ impl Allocations {
         self.by_id.range((from, Bound::Unbounded)).map(|(_, &slot)| self.get(slot))
     }
 
-    /// Their slots, in the order of their ids.
+    /// Returns the slots of all allocations sorted by id.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         self.by_id.values().copied().collect()
     }
 
-    /// The slot of the allocation of a 5-tuple, also of one that has expired and is not reclaimed.
+    /// Returns the slot of a client's allocation. The allocation may have expired without being
+    /// reclaimed yet.
     pub(crate) fn of_client(&mut self, five_tuple: &FiveTuple) -> Option<Slot> {
         if let Some((last, slot)) = &self.last_client
             && last == five_tuple
@@ -166,8 +173,9 @@ impl Allocations {
         Some(slot)
     }
 
-    /// The slot of the allocation that a datagram from a peer is for: the one with a permission for
-    /// it at the relayed address, perhaps expired and not yet reclaimed.
+    /// Returns the slot of the allocation that receives a datagram from a peer. This allocation has
+    /// a permission for the peer at the relayed address. The permission may have expired without
+    /// being reclaimed yet.
     pub(crate) fn of_peer(&mut self, relay: RelayId, peer: PeerAddr) -> Option<Slot> {
         let key = PeerKey { relay, ip: peer.ip() };
         if let Some((last, slot)) = &self.last_peer
@@ -180,28 +188,28 @@ impl Allocations {
         Some(slot)
     }
 
-    /// The slot of the allocation that a relay socket was opened for.
+    /// Returns the slot of the allocation that a relay socket belongs to.
     pub(crate) fn of_relay(&self, relay: RelayId) -> Option<Slot> {
         self.by_relay.get(&relay).copied()
     }
 
-    /// The slot of an allocation by its id.
+    /// Returns the slot of the allocation with an id.
     pub(crate) fn of_id(&self, id: AllocationId) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }
 
-    /// The allocation in a slot that an index gave.
+    /// Returns the allocation in a slot obtained from an index.
     pub(crate) fn get(&self, slot: Slot) -> &Allocation {
         self.slots[slot as usize].as_deref().expect("the indexes name only slots in use")
     }
 
-    /// The allocation in a slot that an index gave. Permissions, channels and relay sockets are
-    /// changed through the verbs below, which keep the indexes.
+    /// Returns the allocation in a slot obtained from an index. Change permissions, channels and
+    /// relay sockets only through the methods below, which update the indexes.
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Allocation {
         in_use(&mut self.slots, slot)
     }
 
-    /// Adds an allocation judged by the current policy, now or soon.
+    /// Adds an allocation, which has been or will soon be judged by the current policy.
     pub(crate) fn insert(&mut self, mut allocation: Allocation) -> Slot {
         allocation.revision = self.revision();
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -225,7 +233,7 @@ impl Allocations {
         slot
     }
 
-    /// Takes an allocation out, with the relay sockets that it still has.
+    /// Removes and returns an allocation. The result has the remaining relay sockets.
     pub(crate) fn remove(&mut self, slot: Slot, outbox: &mut Outbox) -> Box<Allocation> {
         let sockets = IpFamily::ALL.map(|family| self.remove_socket(slot, family, outbox));
         let mut allocation = self.vacate(slot);
@@ -233,7 +241,7 @@ impl Allocations {
         allocation
     }
 
-    /// Takes an allocation out of its slot and of the indexes by client, id and time.
+    /// Removes an allocation from the slots, the indexes by client and id, and the timers.
     fn vacate(&mut self, slot: Slot) -> Box<Allocation> {
         let allocation =
             self.slots[slot as usize].take().expect("the indexes name only slots in use");
@@ -253,8 +261,7 @@ impl Allocations {
         allocation
     }
 
-    /// Expects the client of an allocation at another 5-tuple, and no longer where it was expected
-    /// before.
+    /// Expects the client of an allocation at another 5-tuple, and drops the previous expectation.
     pub(crate) fn expect_at(&mut self, slot: Slot, next: Next) {
         self.forget_next(slot);
         if let Next::Here(path) = &next {
@@ -268,14 +275,14 @@ impl Allocations {
         self.changes.add(id);
     }
 
-    /// Returns true if a 5-tuple is the path of an allocation, and not only where its client is
-    /// expected.
+    /// Returns true if a 5-tuple is the current path of an allocation. The result is false for a
+    /// path at which a client is only expected.
     pub(crate) fn carries(&mut self, five_tuple: &FiveTuple) -> bool {
         let slot = self.of_client(five_tuple);
         slot.is_some_and(|slot| self.get(slot).path.five_tuple == *five_tuple)
     }
 
-    /// No longer expects the client of an allocation elsewhere.
+    /// Drops the expectation of a client at another path or worker.
     pub(crate) fn forget_next(&mut self, slot: Slot) {
         let next = self.get_mut(slot).mobility.as_mut().and_then(|mobility| mobility.next.take());
         if let Some(Next::Here(path)) = next {
@@ -284,7 +291,7 @@ impl Allocations {
         }
     }
 
-    /// Makes the path at which a client is expected its only one: the old 5-tuple, and the new
+    /// Replaces the path of a client by the expected path. Returns the old 5-tuple and the new
     /// path.
     pub(crate) fn take_next_path(&mut self, slot: Slot) -> Option<(FiveTuple, ClientPath)> {
         let to = self.get(slot).next_path()?;
@@ -304,7 +311,7 @@ impl Allocations {
         Some((from, to))
     }
 
-    /// Forgets the path of the client.
+    /// Removes the path of the client.
     pub(crate) fn detach(&mut self, slot: Slot) {
         let allocation = self.get_mut(slot);
         let (attached, five_tuple) = (allocation.attached, allocation.path.five_tuple);
@@ -317,7 +324,7 @@ impl Allocations {
         }
     }
 
-    /// Withdraws all routes of an allocation; the next update installs them again.
+    /// Withdraws all routes of an allocation. The next update installs them again.
     pub(crate) fn withdraw_routes(&mut self, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         let id = allocation.id;
@@ -327,7 +334,8 @@ impl Allocations {
         }
     }
 
-    /// Takes an allocation out as it is, for another worker or process.
+    /// Removes an allocation unchanged, for another worker or process. The sockets and connections
+    /// remain open.
     pub(crate) fn remove_whole(&mut self, slot: Slot) -> Allocation {
         let allocation = self.vacate(slot);
         for socket in allocation.sockets.iter().flatten() {
@@ -342,7 +350,7 @@ impl Allocations {
         *allocation
     }
 
-    /// Adds an allocation as it was elsewhere, with its permissions.
+    /// Adds an allocation exported by another worker or process, with permissions and connections.
     pub(crate) fn insert_whole(&mut self, allocation: Allocation) -> Slot {
         let slot = self.insert(allocation);
         let Self { slots, by_peer, by_connection, connection_slots, .. } = self;
@@ -359,7 +367,8 @@ impl Allocations {
         slot
     }
 
-    /// Takes one relay socket out of an allocation, with its permissions and channels.
+    /// Removes the relay socket of a family from an allocation, with the permissions, channels and
+    /// connections of this family.
     pub(crate) fn remove_socket(
         &mut self,
         slot: Slot,
@@ -375,14 +384,14 @@ impl Allocations {
         Some(socket)
     }
 
-    /// Counts a refused request for the allocation of its 5-tuple, if there is one.
+    /// Counts a refused request in the history of the client's allocation.
     pub(crate) fn count_refusal(&mut self, five_tuple: &FiveTuple, reason: Refusal) {
         if let Some(slot) = self.of_client(five_tuple) {
             self.get_mut(slot).history.refuse(reason);
         }
     }
 
-    /// Makes a permission or gives it a new end. The allocation must have a relay socket of its
+    /// Creates or extends a permission. The allocation must have a relay socket of the peer's
     /// family.
     pub(crate) fn permit(&mut self, slot: Slot, permission: Permission) {
         let ip = permission.ip;
@@ -393,21 +402,21 @@ impl Allocations {
         self.by_peer.insert(PeerKey { relay, ip }, slot);
     }
 
-    /// Binds a channel or gives it a new end.
+    /// Binds a channel or extends the binding.
     pub(crate) fn bind(&mut self, slot: Slot, channel: Channel, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         let id = allocation.id;
         allocation.channels.bind(channel, |gone| outbox.withdraw_route(id, gone));
     }
 
-    /// Removes expired permissions and channels, so that they do not count any more.
+    /// Removes expired permissions and channels, which would count against the limits.
     pub(crate) fn reclaim(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
         self.retain_channels(slot, outbox, |channel| now < channel.expires);
         self.retain_permissions(slot, |permission| now < permission.expires);
     }
 
-    /// Judges every permission and channel anew. `judge` returns `None` for a forbidden address,
-    /// and the ports of one of ours.
+    /// Judges every permission and channel again, and removes the forbidden ones. `judge` returns
+    /// `None` for a forbidden address, and the ports of an address of this host.
     pub(crate) fn judge_peers(
         &mut self,
         slot: Slot,
@@ -421,7 +430,8 @@ impl Allocations {
         self.retain_permissions(slot, |permission| permitted(permission.ip, &mut permission.own));
     }
 
-    /// Sets the slot's timer to the next deadline of its allocation, which has changed.
+    /// Sets the slot's timer to the next deadline of the allocation. Call this after each change of
+    /// the allocation.
     pub(crate) fn arm(&mut self, slot: Slot) {
         let allocation = self.get(slot);
         let (id, deadline) = (allocation.id, allocation.next_deadline());
@@ -432,27 +442,27 @@ impl Allocations {
         }
     }
 
-    /// A slot with a due timer, which stays disarmed until [`Self::arm`].
+    /// Returns a slot with a due timer. The timer remains disarmed until [`Self::arm`].
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Slot> {
         self.timers.pop(now)
     }
 
-    /// The next time at which timers may be due.
+    /// Returns the next time at which timers may be due.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Sets if realms compete for connections with peers.
+    /// Sets whether realms compete for connections with peers.
     pub(crate) const fn set_realms_compete(&mut self, compete: bool) {
         self.connection_slots.set_realms_compete(compete);
     }
 
-    /// Sets the largest number of connections with peers. Those that are there stay.
+    /// Sets the maximum number of connections with peers. Existing connections remain.
     pub(crate) const fn set_connections_max(&mut self, most: u32) {
         self.connection_slots.set_capacity(most);
     }
 
-    /// Returns true if an allocation may have one more connection with a peer.
+    /// Returns true if an allocation may have another connection with a peer.
     pub(crate) fn may_connect(&self, slot: Slot) -> bool {
         let allocation = self.get(slot);
         let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
@@ -460,23 +470,23 @@ impl Allocations {
             && self.connection_slots.check(&claimant).is_ok()
     }
 
-    /// A number that no connection has.
+    /// Returns a random connection number that is not in use.
     pub(crate) fn free_connection_id(&self, worker: WorkerId, random: &mut Random) -> ConnectionId {
         loop {
             let id = ConnectionId::new(worker, random.u64() as u32);
-            // Of four million numbers a few thousand are taken.
+            // Only a few thousand of four million numbers are in use, so the loop is short.
             if self.of_connection(id).is_none() {
                 return id;
             }
         }
     }
 
-    /// The numbers of all connections.
+    /// Returns the numbers of all connections.
     pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
         self.by_connection.keys().copied()
     }
 
-    /// The slot of the allocation that has a connection.
+    /// Returns the slot of the allocation that has a connection.
     pub(crate) fn of_connection(&self, id: ConnectionId) -> Option<Slot> {
         self.by_connection.get(&id).map(|(slot, _)| *slot)
     }
@@ -490,8 +500,8 @@ impl Allocations {
         self.arm(slot);
     }
 
-    /// Makes a connection wait for the client's after its peer has accepted it; false if it was
-    /// given up meanwhile.
+    /// Records that the peer accepted a connection, which now waits for the client's
+    /// ConnectionBind. Returns false if the connection was closed or abandoned in the meantime.
     pub(crate) fn connected(&mut self, id: ConnectionId, now: Instant) -> bool {
         let Some(slot) = self.of_connection(id) else { return false };
         let found = self.get_mut(slot).connections.get_mut(id);
@@ -510,7 +520,7 @@ impl Allocations {
         Some(slot)
     }
 
-    /// Forgets a connection; false if there is none of this number.
+    /// Removes a connection. Returns false if no connection has this number.
     pub(crate) fn remove_connection(&mut self, id: ConnectionId) -> bool {
         let Some(slot) = self.forget_connection(id) else { return false };
         self.get_mut(slot).connections.remove(id);
@@ -564,7 +574,7 @@ impl Allocations {
     }
 }
 
-/// The allocation in a slot that an index gave.
+/// Returns the allocation in a slot obtained from an index.
 fn in_use(slots: &mut [Option<Box<Allocation>>], slot: Slot) -> &mut Allocation {
     slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use")
 }

@@ -1,4 +1,5 @@
-//! Application of a policy: to all allocations by a [`Review`](super::review::Review), or to one.
+//! Application of a policy to all allocations by a [`Review`](super::review::Review), or to a
+//! single allocation.
 
 use alloc::collections::BTreeSet;
 
@@ -18,12 +19,12 @@ impl Allocations {
         self.get(slot).revision == self.review.revision
     }
 
-    /// Time since which the next part of a review is due.
+    /// Returns the time since which the next part of a review is due.
     pub(crate) const fn review_due(&self) -> Option<Instant> {
         self.review.started
     }
 
-    /// Starts the review by a new policy, and does the first part.
+    /// Starts the review by a new policy, and performs the first part.
     pub(crate) fn start_review(&mut self, policy: &Policy, now: Instant, outbox: &mut Outbox) {
         let review = &mut self.review;
         review.revision = review.revision.next();
@@ -40,7 +41,7 @@ impl Allocations {
         }
     }
 
-    /// Does the next part of a review.
+    /// Performs the next part of a review.
     pub(crate) fn continue_review(&mut self, policy: &Policy, now: Instant, outbox: &mut Outbox) {
         let mut judged = 0;
         while judged < JUDGED_PER_PART {
@@ -60,7 +61,8 @@ impl Allocations {
         }
     }
 
-    /// The next allocation of the review, and true if the review judges it.
+    /// Returns the next allocation of the review. The boolean is true if the allocation must be
+    /// judged.
     fn next_to_review(&mut self) -> Option<(Slot, bool)> {
         let Self { review, by_id, .. } = self;
         if let Some(slot) = review.routed.next(by_id) {
@@ -71,8 +73,9 @@ impl Allocations {
         Some((slot, !self.is_reviewed(slot)))
     }
 
-    /// Applies a policy to an allocation, after a change of either: removes relay sockets on
-    /// unknown addresses, and permissions, channels and connections of forbidden peers.
+    /// Applies a policy to an allocation after a change of the policy or the allocation. Removes
+    /// relay sockets at unknown addresses, and permissions, channels and connections of forbidden
+    /// peers.
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
         let revision = self.revision();
         let allocation = self.get_mut(slot);
@@ -100,7 +103,8 @@ impl Allocations {
         self.arm(slot);
     }
 
-    /// Closes the connections whose peers a policy denies: their bytes are not seen here.
+    /// Closes connections to peers that a policy denies. Connections cannot wait for the review,
+    /// because bytes of connections bypass the packet path.
     fn judge_connections(&mut self, policy: &Policy, outbox: &mut Outbox) {
         let slots: BTreeSet<Slot> = self.by_connection.values().map(|(slot, _)| *slot).collect();
         for slot in slots {
@@ -121,7 +125,7 @@ impl Allocations {
 }
 
 impl Allocation {
-    /// Number of judgements by which it is reviewed.
+    /// Returns the number of judgements in the review of this allocation.
     fn judgements(&self) -> usize {
         self.permissions.len() + self.channels.len() + self.connections.len()
     }

@@ -1,4 +1,4 @@
-//! A token bucket for one direction of one allocation (RFC 8656 §5: limiting bandwidth).
+//! Token bucket for one direction of an allocation (RFC 8656 §5: limiting bandwidth).
 
 use core::time::Duration;
 
@@ -9,12 +9,11 @@ use crate::limits::{CARRIED_DEBT_MAX, UDP_PAYLOAD_MAX};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// The largest packet that is charged, in bytes.
+/// Maximum charge of a packet in bytes.
 const PACKET_MAX: u64 = with_headers(IpFamily::V6, 1, UDP_PAYLOAD_MAX as u64);
 
-/// The size of packets that are sent over an IP family, with their headers of IP and UDP, of so
-/// many bytes of payload together. Small packets cost the host and its links more than their
-/// payload says.
+/// Returns the size in bytes of packets including the IP and UDP headers. `payload` is the sum of
+/// all payloads. Small packets cost the host and links more than their payload suggests.
 pub(crate) const fn with_headers(sent_over: IpFamily, packets: u64, payload: u64) -> u64 {
     let headers = match sent_over {
         IpFamily::V4 => 20 + 8,
@@ -23,11 +22,12 @@ pub(crate) const fn with_headers(sent_over: IpFamily, packets: u64, payload: u64
     payload.saturating_add(packets.saturating_mul(headers))
 }
 
-/// Bytes that may still pass. It fills at the rate of its realm and holds one second's worth, but
-/// never less than the largest packet, so that a low rate slows traffic and does not cut it off.
+/// Token bucket in bytes. The bucket refills at the rate of the realm, and holds the bytes of one
+/// second. The capacity is never less than the largest packet, so a low rate slows traffic without
+/// stopping it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// Bytes per second; 0 is unlimited.
+    /// Rate in bytes per second; 0 is unlimited.
     rate: u64,
     bytes: u64,
     filled: Instant,
@@ -36,12 +36,12 @@ pub(crate) struct Bucket {
 fields!(Bucket { 1 => rate, 2 => bytes, 3 => filled });
 
 impl Bucket {
-    /// A full bucket.
+    /// Returns a full bucket.
     pub(crate) const fn new(rate: u64, now: Instant) -> Self {
         Self { rate, bytes: u64::MAX, filled: now }
     }
 
-    /// Bytes per second; 0 is unlimited.
+    /// Returns the rate in bytes per second; 0 is unlimited.
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
     }
@@ -50,7 +50,7 @@ impl Bucket {
         self.rate = rate;
     }
 
-    /// Takes `bytes`, or nothing if there are not enough.
+    /// Takes `bytes`. Returns false and takes nothing if the bucket holds fewer bytes.
     pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> bool {
         let rate = self.rate;
         if rate == 0 {
@@ -61,7 +61,7 @@ impl Bucket {
         let gained = u128::from(elapsed) * u128::from(rate) / u128::from(NANOS_PER_SECOND);
         let gained = u64::try_from(gained).unwrap_or(u64::MAX);
         if gained > 0 {
-            // Time that was too short for a byte is kept: only what was credited is settled.
+            // Time that is too short for a byte remains unsettled. Only credited time is settled.
             let settled = u128::from(gained) * u128::from(NANOS_PER_SECOND) / u128::from(rate);
             let settled = u64::try_from(settled).unwrap_or(u64::MAX);
             self.filled = Instant::from_nanos(self.filled.as_nanos().saturating_add(settled));
@@ -75,18 +75,19 @@ impl Bucket {
         enough
     }
 
-    /// Takes `bytes` that have passed already; the next ones are to wait
-    /// until the moment that is returned, if one is.
+    /// Takes `bytes` that have already passed. Returns the time until which further bytes must
+    /// wait, if the bucket is in debt.
     pub(crate) fn carry(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
-        // Fills it with what the time since then gives.
+        // Refill first, with the bytes for the time since the last refill.
         self.take(now, 0);
         self.draw(bytes);
         (self.rate > 0 && now < self.filled).then_some(self.filled)
     }
 
-    /// Takes `bytes` that another path let pass at the same rate, since the bucket was filled last
-    /// or before. Where they are more than it holds it is empty, and begins to fill by so much
-    /// later as the rest takes at its rate: traffic through here has the rest of the rate.
+    /// Takes `bytes` that a fast path has already relayed at the same rate. If the bucket holds
+    /// fewer bytes, the bucket is emptied and the refill is delayed. The delay is the time that the
+    /// missing bytes take at the rate. Traffic through the sockets therefore gets only the
+    /// remaining rate.
     pub(crate) fn draw(&mut self, bytes: u64) {
         let rate = self.rate;
         if rate == 0 {
@@ -111,7 +112,7 @@ mod tests {
         let start = Instant::ZERO + Duration::from_secs(7);
         let mut bucket = Bucket::new(RATE, start);
         let mut passed = 0;
-        // 10 s of an offer of ten times the rate, in steps that do not divide evenly.
+        // Offer of ten times the rate for 10 s, in steps that do not divide evenly.
         for step in 0..100_000u64 {
             let now = start + Duration::from_micros(100) * u32::try_from(step).unwrap();
             if bucket.take(now, 1003) {
@@ -125,7 +126,7 @@ mod tests {
     fn what_passes_elsewhere_leaves_the_rest_of_the_rate() {
         const RATE: u64 = 1_000_000;
         let start = Instant::ZERO + Duration::from_secs(7);
-        // Of 100 s, told in steps of 1 s: how much passes here beside it.
+        // Traffic that passes here within 100 s while a fast path reports its bytes every second.
         let passed = |elsewhere: u64| {
             let mut bucket = Bucket::new(RATE, start);
             let mut passed = 0;

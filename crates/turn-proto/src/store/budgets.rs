@@ -1,18 +1,19 @@
-//! Budgets of responses to requests that prove no user. They bound the traffic that forged source
-//! addresses make the server send to others, and keep one source from using up the responses of
-//! others.
+//! Budgets of responses to requests without a proven user. The budgets bound the traffic that
+//! forged source addresses direct to others. A source also cannot use up the responses of other
+//! sources.
 //!
-//! The source address of a datagram may be forged. Responses to it are counted by
-//! [network](Prefix::network), the target of reflection: half of a network's budget is for Binding,
-//! half for challenges of TURN. The last quarter of each half is for addresses that have
-//! sent little: a flood from some addresses does not use that part.
+//! The source address of a datagram may be forged. Responses to such an address are counted by
+//! [network](Prefix::network), the target of reflection. Half of a network's budget is for Binding,
+//! and half for challenges of TURN. The last quarter of each half is reserved for addresses that
+//! have sent little, so a flood from some addresses does not use the reserve.
 //!
-//! An address that was proved, by a connection, by DTLS, or by a nonce that was given to it, uses
-//! nothing of that. Its responses are counted by its address and the networks around it.
+//! An address can be proved by a connection, by DTLS, or by a nonce sent to the address. A proved
+//! address does not use these budgets. Responses to a proved address are counted by the address and
+//! its networks.
 //!
-//! A sender with thousands of networks, or with their forged addresses, is bounded by the total of
-//! a worker, without shares: each of its addresses may be new. A client over UDP repeats its
-//! request.
+//! A sender with thousands of networks, real or forged, is bounded by the worker's total budget.
+//! This budget has no shares, because each address of such a sender may be new. Other clients over
+//! UDP repeat their requests.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -28,39 +29,41 @@ use crate::random::Random;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Weight of a network of [`REFLECTION_TARGETS`]: addresses of a `/24`.
+/// Weight of a network of [`REFLECTION_TARGETS`]: the number of addresses of a `/24`.
 const ADDRESSES: u32 = 256;
 
-/// Responses of the last quarter that an address may get in a burst: a client with several relay
-/// candidates.
+/// Maximum burst of an address from the reserved quarter, in responses. A client with several relay
+/// candidates needs this number.
 const RESERVED_BURST: u32 = 4;
 
-/// Responses to possibly forged addresses per second and worker: some two thirds of a processor's
-/// time. Relayed packets are not delayed yet, and to drop a request takes a fraction of that of a
-/// response.
+/// Maximum number of responses per second and worker to possibly forged addresses. These take about
+/// two thirds of a processor's time. At this load relayed packets are not delayed, and dropping a
+/// request costs a fraction of a response.
 const RESPONSES_PER_SECOND: u32 = 49_152;
 
-/// Such responses in a burst, as time: clients that all return after an outage.
+/// Burst of responses to possibly forged addresses, as time. Sized for clients that all return
+/// after an outage.
 const RESPONSES_BURST: Duration = Duration::from_millis(250);
 
-/// Time of an authenticated request, without its attributes: integrity and a response.
+/// Processor time charged for an authenticated request without its attributes: integrity and a
+/// response.
 const REQUEST_TIME: Duration = Duration::from_micros(15);
 
-/// Time of each byte of it: a CreatePermission with a hundred peers has 1,220 bytes and is charged
-/// 65 µs.
+/// Processor time charged for each byte of an authenticated request. A CreatePermission with a
+/// hundred peers has 1,220 bytes, and is charged 65 µs.
 const REQUEST_BYTE_TIME: Duration = Duration::from_nanos(40);
 
-/// Part of a worker's time for the requests of one address, as a divisor: 1,600 small requests per
-/// second, those of a thousand new calls. An account has an eighth of the time, as all clients of
-/// an application may be one; a `/24` has a quarter, a provider's network and one of several realms
-/// half.
+/// Divisor of a worker's time, for the share of one address in authenticated requests. The share
+/// suffices for 1,600 small requests per second, the number that a thousand new calls send. An
+/// account has an eighth of the time, because all clients of an application may share an account. A
+/// `/24` has a quarter. A provider's network has half, and so has each realm among several.
 const REQUEST_SHARE: u32 = 32;
 
-/// Burst of that share: a site whose clients all return after an outage. A realm delays others by a
-/// quarter of a second with it.
+/// Burst of an address in authenticated requests, as time. Sized for a site whose clients all
+/// return after an outage. A realm's burst delays other realms by a quarter of a second.
 const REQUEST_BURST: Duration = Duration::from_millis(500);
 
-/// The source of an unauthenticated request, and the rate that bounds its responses.
+/// Source of an unauthenticated request, with the rate that bounds the responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     rate: UnauthenticatedBudget,
@@ -70,49 +73,49 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The source of a request before anything in it is looked at.
+    /// Returns the source of a request. Nothing in the request needs to be verified.
     pub(crate) const fn of(request: &Request<'_>) -> Self {
         Self::new(request.policy, request.now.instant, request.path)
     }
 
-    /// The source of a packet on this path.
+    /// Returns the source of a packet that arrived by `path`.
     pub(crate) const fn new(policy: &Policy, now: Instant, path: &ClientPath) -> Self {
         let FiveTuple { transport, client, .. } = path.five_tuple;
         let address = SourceAddress::of(transport);
         Self { rate: policy.unauthenticated, now, ip: client.0.ip(), address }
     }
 
-    /// The same source behind a proof of its address.
+    /// Returns the source after a proof of the address.
     pub(crate) const fn proved(self) -> Self {
         Self { address: SourceAddress::Proved, ..self }
     }
 }
 
-/// The budgets for the effects of unauthenticated sources.
+/// Budgets for the effects of unauthenticated sources.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     bindings: Meter,
     challenges: Meter,
-    /// Both, of all networks.
+    /// Responses to possibly forged addresses of all networks.
     unproved: WorkerTotal,
     /// Responses to proved addresses.
     proved: Meter,
-    /// Failed verifications: hashing is the largest cost that a source without credentials can
-    /// cause, and a way to guess passwords.
+    /// Failed verifications. Hashing is the largest cost that a source without credentials can
+    /// cause, and verification is a way to guess passwords.
     verifications: Meter,
-    /// Time for authenticated requests.
+    /// Processor time for authenticated requests.
     requests: Meter,
     spent: SpentBudgets,
 }
 
-/// Responses to possibly forged addresses of all networks together, in one worker.
+/// Worker's total budget of responses to possibly forged addresses.
 #[derive(Debug)]
 struct WorkerTotal {
     empty_at: Instant,
 }
 
 impl WorkerTotal {
-    /// Takes one response. Returns false if none is left.
+    /// Takes one response. Returns false if the budget is spent.
     fn take(&mut self, now: Instant) -> bool {
         let backlog = self.empty_at.saturating_since(now) + SECOND / RESPONSES_PER_SECOND;
         let has = backlog <= RESPONSES_BURST;
@@ -137,10 +140,10 @@ impl Budgets {
         }
     }
 
-    /// Takes one unauthenticated response to a request out of its budget.
+    /// Takes one response to an unauthenticated request from the budget of the source.
     ///
     /// # Errors
-    /// The budget is spent: nothing is to be sent.
+    /// The budget is spent, and no response may be sent.
     pub(crate) fn charge_response(
         &mut self,
         source: Source,
@@ -183,14 +186,14 @@ impl Budgets {
         Ok(())
     }
 
-    /// Returns true if the address, and the account if it is known, have time for a request. A
-    /// request is charged once its integrity has proved who sent it.
+    /// Returns true if the address, and the account if known, have time for a request. The charge
+    /// follows after the integrity has proved the sender.
     pub(crate) fn may_request(&self, source: Source, claimant: &Claimant<'_>) -> bool {
         let Source { rate, now, .. } = source;
         rate.per_second == 0 || self.requests.backlog(now, claimant) < REQUEST_BURST
     }
 
-    /// Charges an authenticated request of so many bytes.
+    /// Charges an authenticated request of `bytes` bytes.
     pub(crate) fn charge_request(&mut self, source: Source, claimant: &Claimant<'_>, bytes: usize) {
         let Source { rate, now, .. } = source;
         if rate.per_second > 0 {
@@ -206,7 +209,7 @@ impl Budgets {
         rate.per_second == 0 || self.verifications.backlog(now, &Claimant::at(ip)) < SECOND
     }
 
-    /// Takes failed verifications out of their budget.
+    /// Charges failed verifications to the source.
     pub(crate) fn charge_verifications(&mut self, source: Source, failed: u32) {
         let Source { rate, now, ip, .. } = source;
         if rate.per_second > 0 {
@@ -215,7 +218,7 @@ impl Budgets {
         }
     }
 
-    /// Reports a spent budget, unless that was done within the last minute.
+    /// Reports a spent budget, unless the last report of this budget is less than a minute old.
     pub(crate) fn report_spent(
         &mut self,
         now: Instant,
@@ -229,23 +232,24 @@ impl Budgets {
     }
 }
 
-/// Charges a response to a possibly forged address to the network's budget.
+/// Charges a response to a possibly forged address to the network's budget. Returns false if the
+/// budget is spent.
 fn take_unproved(meter: &mut Meter, now: Instant, ip: IpAddr, rate: UnauthenticatedBudget) -> bool {
     // Binding and challenges have half of the rate each.
     let of_network = SECOND * 2 / rate.per_second;
     let cost = of_network * ADDRESSES;
-    // Three quarters of the burst hold one response at the lowest rates.
+    // At the lowest rates, three quarters of the burst must hold one response.
     let burst = SECOND.max(of_network * 2);
     let allowance = Allowance { burst, reserved: cost * RESERVED_BURST };
     meter.spend_shared(now, &Claimant::at(ip), cost, allowance)
 }
 
-/// Time of the last report of each spent budget: a flood is one notice a minute.
+/// Time of the last report of each spent budget. A flood causes one notice per minute.
 #[derive(Debug, Default)]
 struct SpentBudgets([Option<Instant>; Budget::ALL.len()]);
 
 impl SpentBudgets {
-    /// Returns true if a spent budget is to be reported now.
+    /// Returns true if a spent budget is due for a report.
     fn report(&mut self, now: Instant, budget: Budget) -> bool {
         const EVERY: Duration = Duration::from_secs(60);
         let last = &mut self.0[budget.index()];
@@ -261,7 +265,7 @@ impl SpentBudgets {
 mod tests {
     use super::*;
 
-    /// Whoever floods in the name of a network leaves a few responses for each other address.
+    /// A flood in the name of a network leaves a few responses for each other address.
     #[test]
     fn an_address_gets_no_more_than_its_share_of_the_reserve() {
         let mut meter = Meter::new(&REFLECTION_TARGETS, Random::new([1; 32]).hasher());
@@ -271,7 +275,7 @@ mod tests {
             (0..1000).filter(|_| take_unproved(&mut meter, now, ip, rate)).count()
         };
         let start = Instant::ZERO;
-        // Three quarters of a second of half of the rate.
+        // Three quarters of a second at half the rate.
         assert_eq!([1, 2, 3].map(|last| taken(start, last)), [150, 4, 4]);
         assert_eq!(taken(start + SECOND, 1), 150);
         assert_eq!(taken(start + SECOND + SECOND / 10, 1), 20, "a tenth of half of the rate");
@@ -288,8 +292,8 @@ mod tests {
         assert!((4900..=4916).contains(&tenth), "{tenth}");
     }
 
-    /// Requests of so many clients at the same time, each with an account: `client` returns the
-    /// address and realm.
+    /// Returns the time used by concurrent requests of 1,000 clients with an account each. `client`
+    /// returns the address and realm of a client.
     fn time_used(client: impl Fn(u32) -> ([u8; 4], &'static str)) -> Duration {
         let mut budgets = Budgets::new(&mut Random::new([1; 32]));
         let source = Source {

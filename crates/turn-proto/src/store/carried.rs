@@ -5,16 +5,16 @@ use turn_types::{FiveTuple, IpFamily, Transport};
 use super::allocation::Allocation;
 use crate::io::Traffic;
 
-/// Traffic that a worker has relayed since its start, by transport and family of the client.
+/// Traffic that a worker has relayed since the start, by transport and family of the client.
 ///
-/// The packet path counts for its allocation alone; the sums are made when they are read. Counts
-/// wrap: a worker to which an allocation has moved may be below zero, and the sum over all workers
-/// is right.
+/// The packet path counts only in the allocation, and the sums are computed on reading. Counts
+/// wrap. A worker that imported an allocation may have a count below zero, and the sum over all
+/// workers is correct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CarriedTraffic([[Traffic; IpFamily::ALL.len()]; Transport::ALL.len()]);
 
 impl CarriedTraffic {
-    /// Traffic of clients of one kind.
+    /// Returns the traffic of clients with a transport and family.
     #[must_use]
     pub const fn of(&self, transport: Transport, family: IpFamily) -> &Traffic {
         &self.0[transport.index()][family.index()]
@@ -24,7 +24,7 @@ impl CarriedTraffic {
         self.add_for(&allocation.path.five_tuple, &allocation.traffic);
     }
 
-    /// Takes back the traffic of an allocation that goes on being counted elsewhere.
+    /// Subtracts the traffic of a live allocation, which is counted in the allocation.
     pub(crate) fn subtract(&mut self, allocation: &Allocation) {
         self.subtract_for(&allocation.path.five_tuple, &allocation.traffic);
     }

@@ -1,10 +1,11 @@
-//! Allocations that have changed, for a driver that keeps copies of them elsewhere.
+//! Changed allocations, for a driver that copies allocations to another process.
 
 use ahash::RandomState;
 use hashbrown::HashSet;
 use turn_types::AllocationId;
 
-/// Allocations that began, changed or ended since the driver has asked; none while nobody does.
+/// Allocations created, changed or removed since the driver's last query. Empty while the driver
+/// does not copy.
 #[derive(Debug)]
 pub(crate) struct Changes {
     ids: HashSet<AllocationId, RandomState>,
@@ -16,7 +17,8 @@ impl Changes {
         Self { ids: HashSet::with_hasher(hasher), are_kept: false }
     }
 
-    /// Keeps changes from now on, beginning with these, or none any more.
+    /// Starts recording changes with the allocations in `from`, or stops recording if `from` is
+    /// `None`.
     pub(crate) fn keep(&mut self, from: Option<impl Iterator<Item = AllocationId>>) {
         self.are_kept = from.is_some();
         self.ids.clear();
@@ -32,7 +34,7 @@ impl Changes {
         }
     }
 
-    /// Takes so many of them, in any order.
+    /// Removes and returns up to `most` changed allocations, in any order.
     pub(crate) fn take(&mut self, most: usize) -> impl Iterator<Item = AllocationId> {
         self.ids.extract_if(|_| true).take(most)
     }

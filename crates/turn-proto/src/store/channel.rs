@@ -1,5 +1,5 @@
-//! Channel bindings of one allocation (RFC 8656 §12): a number stands for one peer address and
-//! port, and a peer has one number.
+//! Channel bindings of an allocation (RFC 8656 §12). A number represents one peer address and port,
+//! and a peer has one number.
 
 use alloc::vec::Vec;
 
@@ -16,17 +16,19 @@ pub(crate) struct Channel {
     pub(crate) peer: PeerAddr,
     pub(crate) expires: Instant,
     pub(crate) own: OwnPorts,
-    /// The next data installs its route. False without a kernel path.
+    /// True if the next data installs the route. False without a kernel path.
     pub(crate) awaits_data: bool,
-    /// Its route, as it was installed or updated last; `None` if it has none.
+    /// Route, as last installed or updated; `None` if the channel has no route.
     pub(crate) route: Option<InstalledRoute>,
 }
 
-/// The number is bound to another peer, or the peer to another number (RFC 8656 §12.2).
+/// Error of a binding: the number is bound to another peer, or the peer to another number (RFC 8656
+/// §12.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict;
 
-/// Sorted by number, with a second index sorted by peer: packets come from both sides.
+/// Channels sorted by number, with a second index sorted by peer. Packets from the client name the
+/// number, and packets from peers have the address.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     by_number: Vec<Channel>,
@@ -34,12 +36,12 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// The binding of a number, unless it has expired.
+    /// Returns the binding of a number, unless the binding has expired.
     pub(crate) fn of_number(&self, number: u16, now: Instant) -> Option<&Channel> {
         self.find(number).ok().map(|at| &self.by_number[at]).filter(|found| now < found.expires)
     }
 
-    /// The binding of a peer, unless it has expired.
+    /// Returns the binding of a peer, unless the binding has expired.
     pub(crate) fn of_peer(&self, peer: PeerAddr, now: Instant) -> Option<&Channel> {
         let at = self.by_peer.binary_search_by(|entry| entry.0.cmp(&peer)).ok()?;
         self.of_number(self.by_peer[at].1, now)
@@ -48,7 +50,7 @@ impl Channels {
     /// Checks that `number` and `peer` may be bound to each other at `now`.
     ///
     /// # Errors
-    /// [`Conflict`] when either is bound to something else.
+    /// [`Conflict`] if the number is bound to another peer, or the peer to another number.
     pub(crate) fn check(
         &self,
         number: ChannelNumber,
@@ -60,8 +62,9 @@ impl Channels {
         if other_peer || other_number { Err(Conflict) } else { Ok(()) }
     }
 
-    /// Binds a channel that [`Self::check`] found free, or gives the same binding a new end.
-    /// Expired bindings of the same number or peer are passed to `gone` first.
+    /// Binds a channel that [`Self::check`] permits, or extends an existing binding of the same
+    /// number and peer. Otherwise conflicting bindings, which have expired, are first removed and
+    /// passed to `gone`.
     pub(crate) fn bind(&mut self, channel: Channel, gone: impl FnMut(&Channel)) {
         let (number, peer) = (channel.number, channel.peer);
         if let Ok(at) = self.find(number.get())
@@ -78,7 +81,7 @@ impl Channels {
         insert_sparingly(&mut self.by_peer, at, (peer, number.get()));
     }
 
-    /// Bindings as they were written out: by number, each peer once.
+    /// Restores exported bindings, which must be sorted by number and have distinct peers.
     pub(crate) fn restore(channels: impl Iterator<Item = Channel>) -> Self {
         let by_number: Vec<_> = channels.collect();
         let peer = |channel: &Channel| (channel.peer, channel.number.get());
@@ -87,7 +90,7 @@ impl Channels {
         Self { by_number, by_peer }
     }
 
-    /// Keeps the channels for which `keep` returns true, and passes the rest to `gone`.
+    /// Keeps the channels for which `keep` returns true, and passes the removed channels to `gone`.
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&mut Channel) -> bool,
@@ -104,27 +107,28 @@ impl Channels {
         }
     }
 
-    /// The binding of a number, to be changed in anything but number and peer.
+    /// Returns the binding of a number for changes. The caller must not change number and peer.
     pub(crate) fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
         self.find(number).ok().map(|at| &mut self.by_number[at])
     }
 
-    /// All of them, by number.
+    /// Returns all channels sorted by number.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Channel> {
         self.by_number.iter()
     }
 
-    /// All of them, by number, to be changed in anything but number and peer.
+    /// Returns all channels sorted by number, for changes. The caller must not change number and
+    /// peer.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
         self.by_number.iter_mut()
     }
 
-    /// Their number, including those that have expired and are not yet reclaimed.
+    /// Returns the number of channels, including expired channels that are not reclaimed yet.
     pub(crate) fn len(&self) -> usize {
         self.by_number.len()
     }
 
-    /// The earliest end.
+    /// Returns the earliest expiry.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.by_number.iter().map(|channel| channel.expires).min()
     }

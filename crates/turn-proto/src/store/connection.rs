@@ -1,5 +1,5 @@
-//! Connections of one allocation with peers (RFC 6062): peer, phase and deadline of each. Their
-//! data is not seen here.
+//! Connections of an allocation with peers (RFC 6062): peer, phase and deadline. The driver relays
+//! the data of connections.
 
 use alloc::vec::Vec;
 
@@ -11,11 +11,11 @@ use crate::limits::{BIND_WITHIN, CONNECT_WITHIN};
 /// Phase of a connection with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The peer has not answered.
+    /// The peer has not accepted the connection yet.
     Connecting,
-    /// It waits for the client's connection.
+    /// The connection waits for the client's ConnectionBind.
     Unbound,
-    /// It is one with the client's connection.
+    /// The connection is joined to a connection of the client.
     Bound,
 }
 
@@ -25,27 +25,27 @@ pub(crate) struct PeerConnection {
     pub(crate) id: ConnectionId,
     pub(crate) peer: PeerAddr,
     pub(crate) phase: Phase,
-    /// End of the wait; `None` once it is bound or was given up.
+    /// End of the wait; `None` for a bound or abandoned connection.
     pub(crate) deadline: Option<Instant>,
 }
 
 impl PeerConnection {
-    /// One that is being made.
+    /// Returns a connection that the server is opening.
     pub(crate) fn connecting(id: ConnectionId, peer: PeerAddr, now: Instant) -> Self {
         Self { id, peer, phase: Phase::Connecting, deadline: Some(now + CONNECT_WITHIN) }
     }
 
-    /// One that waits for the client.
+    /// Returns a connection that waits for the client.
     pub(crate) fn unbound(id: ConnectionId, peer: PeerAddr, now: Instant) -> Self {
         Self { id, peer, phase: Phase::Unbound, deadline: Some(now + BIND_WITHIN) }
     }
 
-    /// Returns true if a client's connection may be bound to it.
+    /// Returns true if a client may bind the connection.
     pub(crate) fn can_be_bound(&self, now: Instant) -> bool {
         self.phase == Phase::Unbound && self.deadline.is_some_and(|deadline| now < deadline)
     }
 
-    /// Returns true once its time is over.
+    /// Returns true after the deadline.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -55,7 +55,7 @@ fields!(PeerConnection { 1 => id, 2 => peer, 3 => phase, 4 => deadline });
 
 variants!(Phase, "phase of a connection" { 1 => Connecting, 2 => Unbound, 3 => Bound });
 
-/// The connections of one allocation. They are few.
+/// Connections of an allocation. The list is short.
 #[derive(Debug, Default)]
 pub(crate) struct PeerConnections {
     list: Vec<PeerConnection>,
@@ -74,7 +74,7 @@ impl PeerConnections {
         self.list.iter_mut().find(|connection| connection.id == id)
     }
 
-    /// Returns true if there is one with this peer, in any phase.
+    /// Returns true if a connection with the peer exists, in any phase.
     pub(crate) fn is_with(&self, peer: PeerAddr) -> bool {
         self.list.iter().any(|connection| connection.peer == peer)
     }
@@ -87,7 +87,8 @@ impl PeerConnections {
         self.list.retain(|connection| connection.id != id);
     }
 
-    /// Removes the connections for which `keep` returns false.
+    /// Removes the connections for which `keep` returns false, and passes the removed numbers to
+    /// `gone`.
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&PeerConnection) -> bool,
@@ -97,7 +98,7 @@ impl PeerConnections {
         removed.map(|connection| connection.id).for_each(gone);
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.list.iter().filter_map(|connection| connection.deadline).min()
     }

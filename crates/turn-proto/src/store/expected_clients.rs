@@ -1,6 +1,7 @@
-//! Clients of other workers' allocations that are expected here (RFC 8016): a Refresh by ticket on
-//! a 5-tuple of ours has succeeded. The allocation is fetched when the client sends anything but
-//! that request again. Until then it stays at its worker, with its client's other 5-tuple.
+//! Clients expected at this worker, with allocations at another worker (RFC 8016). A Refresh by
+//! ticket on a 5-tuple of this worker has succeeded. This worker fetches the allocation as soon as
+//! the client sends anything except a retransmission of the Refresh. Until then the allocation
+//! remains at the other worker, with the client's old 5-tuple.
 
 use ahash::RandomState;
 use fair_share::{Claimant, LOGGED_IN, Share, Shortage, Slots};
@@ -16,25 +17,24 @@ use crate::limits::{EXPECTED_CLIENTS_MAX, MOVE_AGAIN_AFTER};
 pub(crate) struct ExpectedClient {
     pub(crate) allocation: AllocationId,
     pub(crate) path: ClientPath,
-    /// The grant of the allocation, so that its user is not looked up.
+    /// Grant of the allocation, to authenticate requests without a user look-up.
     pub(crate) grant: Grant,
-    /// Transaction of the Refresh by ticket, to recognise a retransmission; `None`: unknown after
-    /// an import.
+    /// Transaction of the Refresh by ticket, to recognise a retransmission; `None` after an import.
     pub(crate) transaction: Option<TransactionId>,
     pub(crate) granted: Granted,
-    /// End of the allocation unless it is refreshed.
+    /// Expiry of the allocation without another Refresh.
     pub(crate) expires: Instant,
-    /// The last time that its worker was asked for it.
+    /// Time of the last request to the other worker for the allocation.
     pub(crate) asked: Option<Instant>,
 }
 
-/// At most [`EXPECTED_CLIENTS_MAX`], and one of each allocation.
+/// Table of expected clients: at most [`EXPECTED_CLIENTS_MAX`], and at most one per allocation.
 #[derive(Debug)]
 pub(crate) struct ExpectedClients {
     by_client: HashMap<FiveTuple, Entry, RandomState>,
     slots: Slots,
     by_allocation: HashMap<AllocationId, FiveTuple, RandomState>,
-    /// The end of the next one, or before.
+    /// Time of the next sweep, not later than the next expiry.
     sweep_at: Option<Instant>,
 }
 
@@ -54,32 +54,32 @@ impl ExpectedClients {
         }
     }
 
-    /// Sets if realms compete for the table.
+    /// Sets whether realms compete for the table.
     pub(crate) const fn set_realms_compete(&mut self, compete: bool) {
         self.slots.set_realms_compete(compete);
     }
 
-    /// Checks that one more client may be expected.
+    /// Checks that another client may be expected.
     ///
     /// # Errors
-    /// There are [`EXPECTED_CLIENTS_MAX`], or nearly so and the client has its share.
+    /// The table is full, or nearly full and the client's share is used up.
     pub(crate) fn check(&self, claimant: &Claimant<'_>) -> Result<(), Shortage> {
         self.slots.check(claimant)
     }
 
-    /// The client that is expected on a 5-tuple.
+    /// Returns the client expected on a 5-tuple.
     pub(crate) fn get(&self, five_tuple: &FiveTuple, now: Instant) -> Option<&ExpectedClient> {
         let client = self.by_client.get(five_tuple).map(|entry| &entry.client);
         client.filter(|client| now < client.expires)
     }
 
-    /// Returns true if a client is expected on a 5-tuple, perhaps no longer.
+    /// Returns true if a client is expected on a 5-tuple. The entry may have expired.
     pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
         self.by_client.contains_key(five_tuple)
     }
 
-    /// Expects a client, and that of the same allocation nowhere else. Returns the 5-tuple where it
-    /// was expected before.
+    /// Expects a client, and drops a previous expectation for the same allocation. Returns the
+    /// 5-tuple of the previous expectation.
     pub(crate) fn insert(&mut self, client: ExpectedClient) -> Option<FiveTuple> {
         let five_tuple = client.path.five_tuple;
         self.remove(&five_tuple);
@@ -99,15 +99,15 @@ impl ExpectedClients {
         Some(client)
     }
 
-    /// Removes a client, and releases its share.
+    /// Removes a client, and releases the client's share.
     fn take(&mut self, five_tuple: &FiveTuple) -> Option<ExpectedClient> {
         let Entry { client, share } = self.by_client.remove(five_tuple)?;
         self.slots.release(share);
         Some(client)
     }
 
-    /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was
-    /// asked for a moment ago.
+    /// Notes a packet of an expected client. Returns the allocation to fetch, unless the last
+    /// request for it is younger than [`MOVE_AGAIN_AFTER`].
     pub(crate) fn came(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {
         let client = &mut self.by_client.get_mut(five_tuple)?.client;
         if client.asked.is_some_and(|asked| now.saturating_since(asked) < MOVE_AGAIN_AFTER) {
@@ -117,18 +117,19 @@ impl ExpectedClients {
         Some(client.allocation)
     }
 
-    /// Clients that have come before their allocations, with the time of the last request for it.
+    /// Returns the clients that have sent packets and still wait for the allocation. The time is
+    /// that of the last request for the allocation.
     pub(crate) fn fetched(&self) -> impl Iterator<Item = (FiveTuple, Instant)> {
         let clients = self.by_client.iter();
         clients.filter_map(|(five_tuple, entry)| Some((*five_tuple, entry.client.asked?)))
     }
 
-    /// The time at which [`Self::sweep`] is due.
+    /// Returns the time at which [`Self::sweep`] is due.
     pub(crate) const fn next_sweep(&self) -> Option<Instant> {
         self.sweep_at
     }
 
-    /// Forgets the clients that did not come.
+    /// Removes the clients of expired allocations.
     pub(crate) fn sweep(&mut self, now: Instant) {
         for (_, Entry { client, share }) in
             self.by_client.extract_if(|_, entry| entry.client.expires <= now)
@@ -186,13 +187,13 @@ mod tests {
         expected.sweep(first);
         assert!(!expected.has(&five_tuple(2)) && expected.has(&five_tuple(1)));
         assert_eq!(expected.next_sweep(), Some(second));
-        // What was forgotten is expected nowhere else, and what stays still is.
+        // A swept client is expected nowhere, and the remaining client still is.
         assert_eq!(expected.insert(client(2, second)), None);
         let elsewhere = ExpectedClient { allocation: AllocationId(1), ..client(3, second) };
         assert_eq!(expected.insert(elsewhere), Some(five_tuple(1)));
     }
 
-    /// A client of the `/64` with a number.
+    /// Returns a client of the `/64` with a number.
     fn client_at(network: u32, allocation: u64) -> ExpectedClient {
         let address = core::net::Ipv6Addr::from_bits(u128::from(network) << 64);
         let mut client = client(1, START + Duration::from_secs(600));
@@ -217,7 +218,7 @@ mod tests {
         let elsewhere = client_at(0x2001_0000, 1 << 20);
         assert_eq!(expected.check(&claimant(&elsewhere)), Ok(()));
         expected.insert(elsewhere);
-        // Another 5-tuple of an allocation, a removed client, and expired ones take no places.
+        // Another 5-tuple of an allocation, a removed client and expired clients take no slots.
         expected.insert(client_at(EXPECTED_CLIENTS_MAX + 1, 0));
         assert_eq!(expected.slots.held(), taken + 1);
         let removed = client_at(1, 1).path.five_tuple;

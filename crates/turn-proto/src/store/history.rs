@@ -1,4 +1,4 @@
-//! Refusals, drops and served requests of an allocation, in 16 bytes while there are none.
+//! Refusals, drops and served requests of an allocation. An empty history takes 16 bytes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,29 +9,30 @@ use turn_types::Instant;
 
 use crate::io::{DropReason, Refusal, ServedRequests, SessionHistory};
 
-/// History of an allocation. It allocates at the first permission, channel, refusal and drop, and
-/// again for a few reasons more: there are at most as many entries as reasons.
+/// History of an allocation. Memory is allocated at the first permission, channel, refusal, drop or
+/// packet on a fast path, and again for a few further reasons. The number of entries is bounded by
+/// the number of reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
     refreshes: Served,
     more: Option<Box<More>>,
 }
 
-/// The part that an idle allocation does not have.
+/// Part of the history that an idle allocation does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct More {
     permissions: Served,
     channels: Served,
     reasons: Vec<(Reason, u64)>,
-    /// Packets that a fast path carried.
+    /// Number of packets that a fast path carried.
     carried: u64,
 }
 
-/// Served requests of a method. Narrow, as there is one in every allocation.
+/// Served requests of a method. The fields are narrow, because every allocation has this value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Served {
     count: u32,
-    /// Time of the latest, in seconds on the monotonic clock.
+    /// Time of the latest request, in seconds on the monotonic clock.
     latest: u32,
 }
 
@@ -47,23 +48,23 @@ fields!(Served { 1 => count, 2 => latest });
 
 variants!(Reason, "kind of reason" { 1 => Refused(reason), 2 => Dropped(reason) });
 
-// Each live allocation has one.
+// Each live allocation has a history.
 const _: () = assert!(size_of::<History>() <= 16);
 
 impl History {
-    /// Counts a Refresh that was served. Returns true for the first one in a second.
+    /// Counts a served Refresh. Returns true for the first Refresh in a second.
     pub(crate) fn refreshed(&mut self, now: Instant) -> bool {
         let before = self.refreshes;
         self.refreshes.add(now);
         before.count == 0 || before.latest != self.refreshes.latest
     }
 
-    /// Counts a CreatePermission that was served.
+    /// Counts a served CreatePermission.
     pub(crate) fn permitted(&mut self, now: Instant) {
         self.more().permissions.add(now);
     }
 
-    /// Counts a ChannelBind that was served.
+    /// Counts a served ChannelBind.
     pub(crate) fn bound(&mut self, now: Instant) {
         self.more().channels.add(now);
     }
@@ -76,9 +77,9 @@ impl History {
         }
     }
 
-    /// Counts a request that was refused.
+    /// Counts a refused request, except the refusals that well-behaved clients get.
     pub(crate) fn refuse(&mut self, reason: Refusal) {
-        // The first steps of every client, and of one that stays.
+        // Every client starts without credentials, and a long session gets stale nonces.
         if !matches!(reason, Refusal::NoCredentials | Refusal::StaleNonce) {
             self.count(Reason::Refused(reason), 1);
         }
@@ -91,7 +92,7 @@ impl History {
         }
     }
 
-    /// The sum of all counts, which grows with each entry.
+    /// Returns the sum of all counts. The sum grows with each entry.
     pub(crate) fn total(&self) -> u64 {
         let Self { refreshes, more } = self;
         let more = more.as_ref().map(|more| {
@@ -103,7 +104,7 @@ impl History {
         more.unwrap_or_default().wrapping_add(refreshes.count.into())
     }
 
-    /// The history for a record.
+    /// Returns the history for a session record.
     pub(crate) fn record(&self) -> SessionHistory {
         let mut record =
             SessionHistory { refreshes: self.refreshes.record(), ..SessionHistory::default() };
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(history.record(), SessionHistory { refreshes, ..SessionHistory::default() });
     }
 
-    /// A client that refreshes without end does not fill the queues of outputs.
+    /// A client that refreshes continuously does not fill the queues of outputs.
     #[test]
     fn refreshes_of_one_second_are_told_once() {
         let mut history = History::default();

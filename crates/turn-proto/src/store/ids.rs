@@ -1,4 +1,4 @@
-//! Ids that a worker gives: never reused while the process lives.
+//! Ids assigned by a worker. No id is reused during the life of the process.
 
 use turn_types::{AllocationId, RelayId, WorkerId};
 
@@ -23,12 +23,12 @@ impl Ids {
         AllocationId::new(self.worker, self.allocations)
     }
 
-    /// The last id of an allocation that was given.
+    /// Returns the last assigned allocation id.
     pub(crate) const fn last_allocation(&self) -> AllocationId {
         AllocationId::new(self.worker, self.allocations)
     }
 
-    /// Gives no id again that another process has given, up to this one.
+    /// Skips the ids up to `taken`, which another process has assigned under this worker number.
     pub(crate) const fn skip_to(&mut self, taken: AllocationId) {
         if taken.worker().0 == self.worker.0 && taken.counter() > self.allocations {
             self.allocations = taken.counter();
@@ -40,7 +40,7 @@ impl Ids {
         RelayId(self.relays)
     }
 
-    /// The next relay that has no socket of its own.
+    /// Returns the next id of a relayed address on a shared socket.
     pub(crate) const fn next_shared_relay(&mut self) -> RelayId {
         self.relays += 1;
         RelayId::shared(self.relays)
@@ -51,7 +51,7 @@ impl Ids {
 mod tests {
     use super::*;
 
-    /// Neither an old id of this worker nor an id of another worker number makes an id repeat.
+    /// Neither an old id of this worker nor an id of another worker number causes a repeated id.
     #[test]
     fn goes_on_behind_later_ids_of_its_own_number_alone() {
         let mut ids = Ids::new(WorkerId(1));

@@ -1,5 +1,4 @@
-//! The life of an allocation after its Allocate: refresh, expiry, and the end with all that belongs
-//! to it.
+//! Life of an allocation after the Allocate: refresh, expiry, and removal.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,7 +17,7 @@ use crate::limits::CONFIRMED_FOR;
 use crate::policy::{Lifetimes, Policy};
 
 impl Allocations {
-    /// The allocation of a 5-tuple, unless it has expired; one that has is ended on the way.
+    /// Returns the allocation of a 5-tuple, and removes an expired allocation instead.
     pub(crate) fn live_slot(
         &mut self,
         now: Instant,
@@ -26,15 +25,16 @@ impl Allocations {
         outbox: &mut Outbox,
     ) -> Option<Slot> {
         let slot = self.of_client(five_tuple)?;
-        // One expired relay socket of two as well: its channels must not conflict with new ones.
+        // Expire also a single socket of a dual allocation, because its channels must not conflict
+        // with new channels.
         if self.get(slot).sockets.iter().flatten().any(|socket| socket.expires <= now) {
             self.expire(slot, now, outbox);
         }
         self.of_client(five_tuple)
     }
 
-    /// Ends an allocation with all that belongs to it: permissions, channels, relay sockets, ports,
-    /// its place in the quota (RFC 8656 §6).
+    /// Removes an allocation with all permissions, channels, relay sockets, ports and the slot in
+    /// the quota (RFC 8656 §6).
     pub(crate) fn end(&mut self, slot: Slot, now: Instant, reason: EndReason, outbox: &mut Outbox) {
         let mut allocation = self.remove(slot, outbox);
         outbox.ended(&allocation, reason, now);
@@ -56,7 +56,7 @@ impl Allocations {
         Some(is_live.then_some(slot))
     }
 
-    /// Ends the expired parts of one allocation, or all of it.
+    /// Removes the expired parts of an allocation, or the complete allocation.
     fn expire(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
         if !self.get(slot).is_live(now) {
             self.end(slot, now, EndReason::Expired, outbox);
@@ -68,7 +68,8 @@ impl Allocations {
         self.arm(slot);
     }
 
-    /// Closes the relay sockets for which `keep` returns false, by local address and end.
+    /// Closes the relay sockets for which `keep` returns false. `keep` receives the local address
+    /// and the expiry.
     pub(super) fn retain_sockets(
         &mut self,
         slot: Slot,
@@ -83,15 +84,16 @@ impl Allocations {
         }
     }
 
-    /// Closes one relay socket, with its permissions and channels.
+    /// Closes the relay socket of a family, with the permissions, channels and connections of this
+    /// family.
     fn close_socket(&mut self, slot: Slot, family: IpFamily, outbox: &mut Outbox) {
         if let Some(socket) = self.remove_socket(slot, family, outbox) {
             outbox.close_socket(socket);
         }
     }
 
-    /// Refreshes an allocation or one relayed address of it, or ends it (RFC 8656 §8.2). Returns
-    /// its new lifetime.
+    /// Refreshes or removes an allocation or a single relayed address (RFC 8656 §8.2). Returns the
+    /// new lifetime.
     pub(crate) fn refresh(
         &mut self,
         policy: &Policy,
@@ -112,7 +114,7 @@ impl Allocations {
         let lifetimes = policy.of(&grant.realm).lifetimes;
         let lifetime = grant.at_most(lifetimes.granted(request.lifetime), now.unix);
         let allocation = self.get_mut(slot);
-        // Those of the authorizer are known to the grant of the allocation alone.
+        // Only the grant of the allocation contains the limits of the authorizer.
         let lifetime = allocation.grant.limited(lifetime);
         allocation.grant.renew(grant);
         let is_first_in_second = allocation.history.refreshed(now.instant);
@@ -133,8 +135,9 @@ impl Allocations {
         Ok(lifetime)
     }
 
-    /// Notes that the user database has refuted the keys of an allocation. Removes the permissions
-    /// and channels granted since the confirmation was due: requests do not wait for the look-up.
+    /// Records that the user database has refuted the keys of an allocation. Requests do not wait
+    /// for the look-up, so this removes the permissions and channels granted since the confirmation
+    /// was due.
     pub(crate) fn refute(&mut self, policy: &Policy, slot: Slot, outbox: &mut Outbox) {
         let allocation = self.get_mut(slot);
         allocation.grant.is_refuted = true;
@@ -143,9 +146,9 @@ impl Allocations {
         let Lifetimes { permission, channel, .. } = *policy.of(&allocation.grant.realm).lifetimes;
         self.retain_channels(slot, outbox, |one| one.expires < due + channel);
         self.retain_permissions(slot, |one| one.expires < due + permission);
-        // Others were bound by a request that was judged by the database.
+        // Bound connections remain, because the user database has judged each ConnectionBind.
         self.retain_connections(slot, outbox, |one| one.phase == Phase::Bound);
-        // Copies of it change.
+        // Copies of the allocation must receive the change.
         self.arm(slot);
     }
 
@@ -161,7 +164,7 @@ impl Allocations {
     }
 
     /// Installs, updates and withdraws the routes of an allocation after a change. An allocation
-    /// that waits for its review gets no routes before.
+    /// gets no routes before its review by the current policy.
     pub(crate) fn update_routes(
         &mut self,
         policy: &Policy,
@@ -174,7 +177,8 @@ impl Allocations {
         }
     }
 
-    /// Closes overdue connections. The end of one that is being made comes as an event.
+    /// Closes overdue connections. A connection in the phase `Connecting` is only abandoned here.
+    /// An event reports the end of the connection.
     fn close_overdue_connections(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
         let connections = self.get(slot).connections.iter();
         let overdue: Vec<_> = connections
@@ -195,7 +199,7 @@ impl Allocations {
         }
     }
 
-    /// Closes a connection, if there is one of this number.
+    /// Closes a connection, if the number exists.
     pub(crate) fn close_connection(&mut self, id: ConnectionId, outbox: &mut Outbox) {
         if self.remove_connection(id) {
             outbox.tcp(TcpCommand::Close { connection: id });

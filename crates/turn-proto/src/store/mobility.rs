@@ -1,5 +1,4 @@
-//! The mobility of one allocation (RFC 8016): its ticket, and the path that its client is about to
-//! have.
+//! Mobility of an allocation (RFC 8016): the ticket, and the path at which the client is expected.
 
 use state_format::{fields, variants};
 use stun_wire::TransactionId;
@@ -9,34 +8,34 @@ use super::registry::LocationLease;
 use crate::credentials::{Ticket, TicketBody};
 use crate::policy::NonceKey;
 
-/// State of an allocation with a client that may move.
+/// State of an allocation with a mobile client.
 #[derive(Debug)]
 pub(crate) struct Mobility {
-    /// The valid ticket; older ones are void.
+    /// Valid ticket. Older tickets are void.
     pub(crate) ticket: Ticket,
     pub(crate) serial: u32,
     pub(crate) location: LocationLease,
-    /// The place where its client is expected.
+    /// Path or worker at which the client is expected.
     pub(crate) next: Option<Next>,
-    /// The last Refresh by ticket, to recognise a retransmission.
+    /// Last Refresh by ticket, to recognise a retransmission.
     pub(crate) answered: Option<Answered>,
 }
 
-/// The place where a client is expected.
+/// Location at which a client is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A path at this worker.
+    /// Path at this worker.
     Here(ClientPath),
-    /// A 5-tuple at another one.
+    /// 5-tuple at another worker.
     Worker(WorkerId, FiveTuple),
 }
 
-/// A Refresh by ticket that was answered.
+/// Refresh by ticket that got a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answered {
     pub(crate) five_tuple: FiveTuple,
     pub(crate) transaction: TransactionId,
-    /// Of the ticket that it had.
+    /// Serial number of the ticket in the Refresh.
     pub(crate) serial: u32,
     /// LIFETIME in seconds.
     pub(crate) lifetime: u32,
@@ -53,7 +52,7 @@ impl Mobility {
         Self { ticket, serial: 0, location, next: None, answered: None }
     }
 
-    /// Makes the next ticket, which voids this one.
+    /// Creates a new ticket, which voids the present ticket.
     pub(crate) fn renew(&mut self, key: &NonceKey) {
         let body =
             TicketBody { allocation: self.location.allocation(), serial: self.serial }.next();
@@ -61,8 +60,9 @@ impl Mobility {
         self.ticket = Ticket::seal(key, body);
     }
 
-    /// Returns true for the last ticket, and for the one before on the 5-tuple where it was used:
-    /// there its client may have missed the response, and have begun another transaction.
+    /// Returns true for the latest ticket. The previous ticket remains valid on the 5-tuple of the
+    /// Refresh by that ticket. The client may have missed the response, and may have started
+    /// another transaction.
     pub(crate) fn accepts(&self, serial: u32, five_tuple: &FiveTuple) -> bool {
         let again =
             |answered: Answered| answered.five_tuple == *five_tuple && answered.serial == serial;

@@ -1,9 +1,9 @@
-//! Packets of clients that move to this worker (RFC 8016), in the order in which they came, until
-//! the allocation has arrived and they can be handled.
+//! Packets of clients that move to this worker (RFC 8016). Packets are queued in order of arrival
+//! until the allocation has arrived.
 //!
-//! A queue begins only behind a Refresh with an authentic ticket: an unknown 5-tuple has none. The
-//! memory of each client's queue and of all queues is bounded; a full one drops the newest packets,
-//! which keeps the order.
+//! Only a Refresh with an authentic ticket starts a queue, so an unknown 5-tuple has no queue. The
+//! memory of each client's queue and of all queues is bounded. A full queue drops the newest
+//! packets, which preserves the order.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const _: () = assert!(
     "what a waiting packet is charged covers it"
 );
 
-/// Full, for one client, for its network, or in all.
+/// The queue is full for the client, for the client's network, or for all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
@@ -31,12 +31,12 @@ struct Queue {
     bytes: usize,
 }
 
-/// The queues of all clients, and the packets that wait to be polled.
+/// Queues of all clients, and the released packets that wait to be polled.
 #[derive(Debug)]
 pub(crate) struct MoveQueues {
     waiting: HashMap<FiveTuple, Queue, RandomState>,
     released: VecDeque<(QueuedPacket, Share)>,
-    /// Bytes of both.
+    /// Shares of the memory of waiting and released packets, in bytes.
     bytes: Slots,
 }
 
@@ -46,7 +46,11 @@ impl MoveQueues {
         Self { waiting: HashMap::with_hasher(hasher), released: VecDeque::new(), bytes }
     }
 
-    /// Appends a packet to its client's queue.
+    /// Appends a packet to the client's queue.
+    ///
+    /// # Errors
+    /// The client's queue or the memory of all queues is full, or little memory is left and the
+    /// client's share is used up.
     pub(crate) fn push(&mut self, packet: QueuedPacket) -> Result<(), QueueFull> {
         let five_tuple = packet.path.five_tuple;
         let cost = packet.cost();
@@ -54,7 +58,7 @@ impl MoveQueues {
         if before + cost > QUEUED_BYTES_PER_CLIENT_MAX {
             return Err(QueueFull);
         }
-        // No packet is larger than the queue of a client.
+        // No packet exceeds the queue of a client.
         let bytes = u32::try_from(cost).map_err(|_| QueueFull)?;
         let claimant = Claimant::at(five_tuple.client.ip());
         self.bytes.check_slots(&claimant, bytes).map_err(|_| QueueFull)?;
@@ -69,14 +73,14 @@ impl MoveQueues {
         self.waiting.contains_key(five_tuple)
     }
 
-    /// Releases a client's packets to be handled, in their order.
+    /// Releases a client's packets for processing, in order of arrival.
     pub(crate) fn release(&mut self, five_tuple: &FiveTuple) {
         if let Some(queue) = self.waiting.remove(five_tuple) {
             self.released.extend(queue.packets);
         }
     }
 
-    /// Removes the newest packet of any client.
+    /// Removes the newest packet of an arbitrary client.
     pub(crate) fn take_newest(&mut self) -> Option<QueuedPacket> {
         let five_tuple = *self.waiting.keys().next()?;
         let queue = self.waiting.get_mut(&five_tuple)?;
@@ -91,12 +95,12 @@ impl MoveQueues {
         Some(packet)
     }
 
-    /// The 5-tuples that have a queue.
+    /// Returns the 5-tuples that have a queue.
     pub(crate) fn five_tuples(&self) -> Vec<FiveTuple> {
         self.waiting.keys().copied().collect()
     }
 
-    /// The next packet to be handled.
+    /// Returns the next released packet.
     pub(crate) fn poll(&mut self) -> Option<QueuedPacket> {
         let (packet, share) = self.released.pop_front()?;
         self.bytes.release(share);
@@ -116,7 +120,7 @@ mod tests {
         packet_from([192, 0, 2, 1].into(), port, number, len)
     }
 
-    /// A packet of a client in another `/16` for each number.
+    /// Returns a packet of a client in another `/16` for each number.
     fn packet_of_network(number: u16, len: usize) -> QueuedPacket {
         let [high, low] = (number + 0x1000).to_be_bytes();
         packet_from([high, low, 0, 1].into(), 1, 0, len)
@@ -158,7 +162,7 @@ mod tests {
     #[test]
     fn a_client_and_all_of_them_are_bounded_and_the_newest_go() {
         let mut queues = queues();
-        // Empty packets are not free.
+        // Empty packets are charged too.
         let most = QUEUED_BYTES_PER_CLIENT_MAX / QUEUED_PACKET_OVERHEAD;
         for _ in 0..most {
             queues.push(packet(0, 0, 0)).unwrap();
@@ -170,7 +174,7 @@ mod tests {
             assert!(full.is_some());
         }
         assert!(queues.bytes.held() <= QUEUED_BYTES_MAX, "{}", queues.bytes.held());
-        // What was released and not polled counts.
+        // Packets that are released and not polled still count.
         queues.release(&packet(2, 0, 0).path.five_tuple);
         assert_eq!(queues.push(packet(2, 0, 60_000)), Err(QueueFull));
         queues.release(&packet(0, 0, 0).path.five_tuple);
@@ -186,7 +190,7 @@ mod tests {
         let packet =
             |number: usize| packet_of_network(number as u16, of_client - QUEUED_PACKET_OVERHEAD);
         for number in 0..clients {
-            // The last of them are beyond the share of a packet of this size.
+            // The last of these packets exceed the share for a packet of this size.
             if queues.push(packet(number)).is_err() {
                 assert!(number > clients * 9 / 10, "{number}");
                 queues.push(packet_of_network(number as u16, 0)).unwrap();
@@ -199,7 +203,7 @@ mod tests {
         queues.push(packet(clients)).unwrap();
     }
 
-    /// The clients of one site move at the same time, each with a full queue.
+    /// The clients of a site move at the same time, each with a full queue.
     #[test]
     fn a_site_leaves_memory_to_a_client_of_another_network() {
         let mut queues = queues();

@@ -1,9 +1,10 @@
-//! The budget of new peers: how fast clients may begin to send to addresses that they did not send
-//! to before. It keeps a leaked credential from scanning networks through the relay.
+//! Budget of new peers: the rate at which clients may start to send to new addresses. The budget
+//! keeps a leaked credential from scanning networks through the relay.
 //!
-//! It is counted by address and network, since one user may be many clients, and one client many
-//! users (time-limited names and tokens are new ones each time), and by account, which may be used
-//! from many addresses. The peers of an allocation at a time are bounded by its permissions.
+//! New peers are counted by address and network, because a user may have many clients. A client may
+//! also appear under several user names, because time-limited names and tokens change each time.
+//! New peers are also counted by account, because many addresses can share an account. The
+//! permissions bound the number of peers that an allocation has at a time.
 
 use core::time::Duration;
 
@@ -16,11 +17,11 @@ use crate::limits::PEERS_PER_REQUEST_MAX;
 use crate::policy::Quotas;
 use crate::random::Random;
 
-/// A minute's worth may be used at once: when a server is started again, all clients of an office
-/// come at the same time.
+/// Burst of new peers, as time: the budget of one minute. After a server restart, all clients of an
+/// office return at the same moment.
 const BURST: Duration = Duration::from_secs(60);
 
-/// New peers of clients and of accounts.
+/// Budget of new peers, per client and account.
 #[derive(Debug)]
 pub(crate) struct NewPeers(Meter);
 
@@ -29,11 +30,12 @@ impl NewPeers {
         Self(Meter::new(&USERS, random.hasher()))
     }
 
-    /// Takes `count` new peers, at most [`PEERS_PER_REQUEST_MAX`], of an allocation's client and
-    /// account; of an account without a name, on an open relay, for the client alone.
+    /// Takes `count` new peers, at most [`PEERS_PER_REQUEST_MAX`], for the allocation's client and
+    /// account. On an open relay the account has no name, and only the client is charged.
     ///
     /// # Errors
-    /// [`Refusal::NewPeerLimit`] when one of them has used up its budget.
+    /// [`Refusal::NewPeerLimit`]: the client, the client's network or the account has used up the
+    /// budget.
     pub(crate) fn take(
         &mut self,
         quotas: &Quotas,
@@ -47,7 +49,7 @@ impl NewPeers {
         }
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let cost = Duration::from_secs(1) / per_second;
-        // At the lowest rates, too, a request has room.
+        // At the lowest rates, the burst must still hold one request.
         let burst = BURST.max(cost * PEERS_PER_REQUEST_MAX as u32);
         let claimant = allocation.grant.claimant(allocation.path.five_tuple.client);
         let is_taken = self.0.spend(now, &claimant, cost * count, burst);

@@ -11,8 +11,9 @@ use crate::io::{Command, EndReason, Notice, Refusal, Responder, RouteId, TcpComm
 use crate::limits::NOTICES_MAX;
 use crate::policy::PortLease;
 
-/// Commands and notices in the order they arose. Each call into the server makes a few commands at
-/// most, and its driver polls them before the next call; notices may be left, and are bounded.
+/// Queued commands and notices, in order of creation. Each call into the server creates a few
+/// commands at most, and the driver polls all commands before the next call. Notices are optional
+/// to poll. The number of notices is bounded, except for notices of ended allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     commands: VecDeque<(Command, Option<PortLease>)>,
@@ -48,13 +49,13 @@ impl Outbox {
         self.close_relay(socket.relay, socket.lease);
     }
 
-    /// Closes a relay socket. Its port stays taken until the command has been polled, so that it is
-    /// not claimed before.
+    /// Closes a relay socket. The port remains claimed until the driver has polled the command,
+    /// because an earlier claim could precede the close.
     pub(crate) fn close_relay(&mut self, relay: RelayId, lease: PortLease) {
         self.commands.push_back((Command::CloseRelay { relay }, Some(lease)));
     }
 
-    /// Withdraws the route of a channel that is removed, if it has one.
+    /// Withdraws the route of a channel that is being removed, if the channel has a route.
     pub(crate) fn withdraw_route(&mut self, allocation: AllocationId, channel: &Channel) {
         if channel.route.is_some() {
             let channel = channel.number.get();

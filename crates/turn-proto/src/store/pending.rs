@@ -1,6 +1,6 @@
-//! Pending requests: they wait for a user's keys, for relay sockets, for a peer, or for another
-//! worker. They are bounded in number and time, and a retransmission of a pending request is not
-//! processed twice.
+//! Pending requests, which wait for a user's keys, for relay sockets, for a peer, or for another
+//! worker. Pending requests are bounded in number and time. A retransmission of a pending request
+//! is not processed again.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -21,30 +21,30 @@ use crate::limits::{
     USER_LOOKUP_WITHIN,
 };
 
-/// Key of a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
+/// Key of a request, and of retransmissions: the 5-tuple and the transaction (RFC 8489 §6.3.1).
 pub(crate) type RequestKey = (FiveTuple, TransactionId);
 
 #[derive(Debug)]
 pub(crate) enum Waiting {
-    /// Keys of a user. The request is kept as it came, and is processed again with them.
+    /// Keys of a user. The request is stored unchanged, and is processed again with the keys.
     User(UserLookup),
     /// Keys of an allocation's user. No request waits.
     Keys,
     /// Consent of the authorizer, for an Allocate that passed every check.
     Authorizer(Box<PendingAllocation>),
-    /// Second user look-up of an Allocate, after the authorizer's consent; with the start of the
-    /// look-up.
+    /// Second user look-up of an Allocate, after the authorizer's consent. The time is the start of
+    /// the look-up.
     Confirmation(Box<PendingAllocation>, Instant),
-    /// For relay sockets: the same with its ports.
+    /// Relay sockets, for an Allocate with claimed ports.
     Relay(Box<PendingAllocation>),
-    /// For a peer to accept a connection.
+    /// Connection that a peer must accept.
     Connect(Box<PendingConnect>),
-    /// For another worker's answer to a Refresh by ticket.
+    /// Response of another worker to a Refresh by ticket.
     Worker(Box<PendingMove>),
 }
 
 impl Waiting {
-    /// Returns true if an allocation may move to the 5-tuple by it (RFC 8016).
+    /// Returns true if an allocation may move to the 5-tuple of the waiting request (RFC 8016).
     const fn is_move(&self) -> bool {
         match self {
             Self::User(lookup) => lookup.request.by_ticket,
@@ -58,58 +58,58 @@ impl Waiting {
     }
 }
 
-/// A request as it came.
+/// Request as received.
 #[derive(Debug)]
 pub(crate) struct DeferredRequest {
     pub(crate) path: ClientPath,
     pub(crate) arrived: Instant,
     pub(crate) bytes: Box<[u8]>,
-    /// It is a Refresh by a ticket of ours.
+    /// True for a Refresh with a ticket of this server.
     pub(crate) by_ticket: bool,
 }
 
-/// A request that waits for a user's keys.
+/// Request that waits for a user's keys.
 #[derive(Debug)]
 pub(crate) struct UserLookup {
     pub(crate) request: DeferredRequest,
-    /// The client has the keys of the allocation on its 5-tuple.
+    /// True if the client has the keys of the allocation on the request's 5-tuple.
     pub(crate) known: bool,
 }
 
-/// A Connect that waits for its peer.
+/// Connect that waits for the peer.
 #[derive(Debug)]
 pub(crate) struct PendingConnect {
     pub(crate) responder: Responder,
     pub(crate) connection: ConnectionId,
 }
 
-/// A Refresh by ticket that waits for the worker of its allocation.
+/// Refresh by ticket that waits for the worker of the allocation.
 #[derive(Debug)]
 pub(crate) struct PendingMove {
     pub(crate) responder: Responder,
     pub(crate) path: ClientPath,
     pub(crate) refresh: TicketRefresh,
     pub(crate) began: Instant,
-    /// The last time that the other worker was asked.
+    /// Time of the last query to the other worker.
     pub(crate) asked: Instant,
 }
 
-/// Kinds of waits. Each kind has separate slots: waits for one party block no other kind.
+/// Kinds of waits. Each kind has separate slots, so waits for one party block no other kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// User look-up of a client without an allocation.
     User,
     /// User look-up for an allocation's client.
     KnownUser,
-    /// The authorizer, and the user look-up after its consent.
+    /// Authorizer, or the user look-up after the authorizer's consent.
     Authorizer,
-    /// A peer.
+    /// Peer.
     Connect,
     /// Relay sockets, or another worker.
     Other,
 }
 
-/// Slot of a request that is to wait, for [`Pending::insert`].
+/// Slot of a request that will wait, for [`Pending::insert`].
 #[derive(Debug)]
 #[must_use = "a slot that is not inserted counts for ever"]
 pub(crate) struct PendingSlot {
@@ -130,7 +130,7 @@ pub(crate) struct Pending {
     /// Requests of each 5-tuple.
     by_five_tuple: HashMap<FiveTuple, Vec<PendingId>, RandomState>,
     ends: Ends,
-    /// Ends of user look-ups.
+    /// Deadlines of user look-ups.
     lookup_ends: Ends,
     /// Slots of each kind.
     slots: [Slots; Wait::ALL.len()],
@@ -163,13 +163,15 @@ impl Wait {
     }
 }
 
-/// Ends of waits in their order, as all of them are equally long; some may be answered already.
+/// Deadlines of waits, oldest first. All waits of a list are equally long, so appending keeps the
+/// order. Some of these waits may be over already.
 #[derive(Debug, Default)]
 struct Ends(VecDeque<(PendingId, Instant)>);
 
 impl Ends {
-    /// Keeps the front a live one. The others are bounded by the answers within the wait of the
-    /// oldest, and are compacted when they outnumber the live ones.
+    /// Removes the deadlines of ended waits from the front, so the first deadline belongs to a live
+    /// wait. Other ended waits accumulate only while the oldest wait lasts. The list is compacted
+    /// when its length exceeds twice the maximum number of waits.
     fn forget(&mut self, is_over: impl Fn(&PendingId) -> bool) {
         while self.0.front().is_some_and(|(id, _)| is_over(id)) {
             self.0.pop_front();
@@ -196,17 +198,17 @@ impl Pending {
         }
     }
 
-    /// Sets if realms compete for the slots.
+    /// Sets whether realms compete for the slots.
     pub(crate) fn set_realms_compete(&mut self, compete: bool) {
         self.slots.iter_mut().for_each(|slots| slots.set_realms_compete(compete));
     }
 
-    /// Returns true if this very request waits.
+    /// Returns true if a request with this key waits.
     pub(crate) fn holds(&self, key: &RequestKey) -> bool {
         self.on(&key.0).any(|entry| entry.key == *key)
     }
 
-    /// Returns true if an Allocate on this 5-tuple waits for the authorizer or its relay sockets.
+    /// Returns true if an Allocate on this 5-tuple waits for the authorizer or for relay sockets.
     pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
         let opens = |waiting: &Waiting| match waiting {
             Waiting::Authorizer(_) | Waiting::Confirmation(..) | Waiting::Relay(_) => true,
@@ -220,32 +222,33 @@ impl Pending {
         self.on(five_tuple).any(|entry| entry.waiting.is_move())
     }
 
-    /// The requests of a 5-tuple: a few look-ups, and as many Connects as it may have connections.
+    /// Returns the requests of a 5-tuple. A 5-tuple has a few look-ups, and at most one Connect for
+    /// each permitted connection of the allocation.
     fn on(&self, five_tuple: &FiveTuple) -> impl Iterator<Item = &Entry> {
         let ids = self.by_five_tuple.get(five_tuple).into_iter().flatten();
         ids.filter_map(|id| self.entries.get(id))
     }
 
-    /// Checks that one more request of a client may wait.
+    /// Checks that another request of a client may wait.
     ///
     /// # Errors
-    /// All slots of this kind are in use, or the client has its share of them.
+    /// All slots of this kind are in use, or few are left and the client's share is used up.
     pub(crate) fn check(&self, wait: Wait, claimant: &Claimant<'_>) -> Result<(), Shortage> {
         self.slots[wait as usize].check(claimant)
     }
 
-    /// Returns true if one more user look-up of a 5-tuple may wait.
+    /// Returns true if another user look-up of a 5-tuple may wait.
     pub(crate) fn may_look_up(&self, five_tuple: &FiveTuple) -> bool {
         let is_lookup = |entry: &&Entry| matches!(entry.waiting, Waiting::User(_));
         self.on(five_tuple).filter(is_lookup).count() < PENDING_USERS_PER_FIVE_TUPLE_MAX
     }
 
-    /// Takes a slot for a request of a client, after [`Self::check`].
+    /// Takes a slot for a client's request, after [`Self::check`].
     pub(crate) fn take_slot(&mut self, wait: Wait, claimant: &Claimant<'_>) -> PendingSlot {
         PendingSlot { wait, share: self.slots[wait as usize].keep(claimant) }
     }
 
-    /// Adds a request of a client to the slot that was taken for it.
+    /// Adds a client's request to a slot from [`Self::take_slot`].
     pub(crate) fn insert(
         &mut self,
         now: Instant,
@@ -265,7 +268,7 @@ impl Pending {
         id
     }
 
-    /// The Allocate that waits under this id, if one does.
+    /// Returns the Allocate that waits for relay sockets under an id.
     pub(crate) fn allocation(&mut self, id: PendingId) -> Option<&mut PendingAllocation> {
         let Waiting::Relay(allocation) = &mut self.entries.get_mut(&id)?.waiting else {
             return None;
@@ -273,8 +276,8 @@ impl Pending {
         Some(allocation)
     }
 
-    /// The arrival of the request that waits under this id for its user or for relay sockets; the
-    /// start of its user's second look-up.
+    /// Returns the arrival of the request that waits under an id for the user, the authorizer or
+    /// relay sockets. For a second user look-up the result is the start of the look-up.
     pub(crate) fn waits_since(&self, id: PendingId) -> Option<Instant> {
         match &self.entries.get(&id)?.waiting {
             Waiting::User(lookup) => Some(lookup.request.arrived),
@@ -286,13 +289,14 @@ impl Pending {
         }
     }
 
-    /// The start of the Refresh by ticket that waits under this id for another worker, if one does.
+    /// Returns the start of the Refresh by ticket that waits under an id for another worker.
     pub(crate) fn move_began(&self, id: PendingId) -> Option<Instant> {
         let Waiting::Worker(pending) = &self.entries.get(&id)?.waiting else { return None };
         Some(pending.began)
     }
 
-    /// All that wait for other workers. Visits all pending requests.
+    /// Returns all requests that wait for other workers. The costs are linear in the number of
+    /// pending requests.
     pub(crate) fn moves(&mut self) -> impl Iterator<Item = (PendingId, &mut PendingMove)> {
         self.entries.iter_mut().filter_map(|(id, entry)| {
             let Waiting::Worker(pending) = &mut entry.waiting else { return None };
@@ -300,7 +304,7 @@ impl Pending {
         })
     }
 
-    /// Ends the wait.
+    /// Removes a wait and releases the slot.
     pub(crate) fn take(&mut self, id: PendingId) -> Option<Waiting> {
         let entry = self.entries.remove(&id)?;
         if let Slot::Occupied(mut of) = self.by_five_tuple.entry(entry.key.0) {
@@ -316,8 +320,8 @@ impl Pending {
         Some(entry.waiting)
     }
 
-    /// A request with an overdue user look-up: it goes on to wait, and is to be resumed without it.
-    /// Each is returned once.
+    /// Returns a request with an overdue user look-up. The request continues to wait, and the
+    /// caller must resume it without the look-up. Each request is returned once.
     pub(crate) fn take_overdue_lookup(&mut self, now: Instant) -> Option<PendingId> {
         let &(id, end) = self.lookup_ends.0.front()?;
         if now < end {
@@ -328,14 +332,15 @@ impl Pending {
         Some(id)
     }
 
-    /// Ends the wait of a request for its user; `None` if it does not wait for that.
+    /// Removes a request that waits for a user's keys; `None` for any other wait.
     pub(crate) fn take_user(&mut self, id: PendingId) -> Option<DeferredRequest> {
         let Waiting::User(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::User(lookup) = self.take(id)? else { return None };
         Some(lookup.request)
     }
 
-    /// Removes the wait for an allocation's keys. Returns its 5-tuple; `None` for another wait.
+    /// Removes the wait for an allocation's keys. Returns the 5-tuple of the allocation; `None` for
+    /// any other wait.
     pub(crate) fn take_keys(&mut self, id: PendingId) -> Option<FiveTuple> {
         let Entry { waiting: Waiting::Keys, key: (five_tuple, _), .. } = self.entries.get(&id)?
         else {
@@ -346,55 +351,54 @@ impl Pending {
         Some(five_tuple)
     }
 
-    /// Ends the wait of an Allocate for the authorizer; `None` if it does not wait for that.
+    /// Removes an Allocate that waits for the authorizer; `None` for any other wait.
     pub(crate) fn take_authorization(&mut self, id: PendingId) -> Option<PendingAllocation> {
         let Waiting::Authorizer(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::Authorizer(allocation) = self.take(id)? else { return None };
         Some(*allocation)
     }
 
-    /// Removes an Allocate that waits for its user's confirmation; `None` if it does not wait for
-    /// that.
+    /// Removes an Allocate that waits for the second user look-up; `None` for any other wait.
     pub(crate) fn take_confirmation(&mut self, id: PendingId) -> Option<PendingAllocation> {
         let Waiting::Confirmation(..) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::Confirmation(allocation, _) = self.take(id)? else { return None };
         Some(*allocation)
     }
 
-    /// Ends the wait of an Allocate for its relay sockets; `None` if it does not wait for that.
+    /// Removes an Allocate that waits for relay sockets; `None` for any other wait.
     pub(crate) fn take_allocation(&mut self, id: PendingId) -> Option<PendingAllocation> {
         let Waiting::Relay(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::Relay(allocation) = self.take(id)? else { return None };
         Some(*allocation)
     }
 
-    /// Ends the wait of a Connect for its peer; `None` if it does not wait for that.
+    /// Removes a Connect that waits for the peer; `None` for any other wait.
     pub(crate) fn take_connect(&mut self, id: PendingId) -> Option<PendingConnect> {
         let Waiting::Connect(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::Connect(connect) = self.take(id)? else { return None };
         Some(*connect)
     }
 
-    /// Ends the wait of a Refresh for another worker; `None` if it does not wait for that.
+    /// Removes a Refresh that waits for another worker; `None` for any other wait.
     pub(crate) fn take_move(&mut self, id: PendingId) -> Option<PendingMove> {
         let Waiting::Worker(_) = self.entries.get(&id)?.waiting else { return None };
         let Waiting::Worker(pending) = self.take(id)? else { return None };
         Some(*pending)
     }
 
-    /// Ends the wait of a request after its client has given up.
+    /// Removes a request that the client has abandoned by now.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Waiting> {
         let &(id, end) = self.ends.0.front()?;
         if now < end { None } else { self.take(id) }
     }
 
-    /// Ends the wait of any request: the oldest first.
+    /// Removes the oldest request.
     pub(crate) fn take_oldest(&mut self) -> Option<Waiting> {
         let &(id, _) = self.ends.0.front()?;
         self.take(id)
     }
 
-    /// Ends the wait of a request on a 5-tuple, if there is one.
+    /// Removes the newest request of a 5-tuple.
     pub(crate) fn take_of(&mut self, five_tuple: &FiveTuple) -> Option<Waiting> {
         let id = *self.by_five_tuple.get(five_tuple)?.last()?;
         self.take(id)
@@ -410,7 +414,7 @@ impl Pending {
         }
     }
 
-    /// The end of the next wait, or of the next user look-up.
+    /// Returns the next deadline of a wait or user look-up.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         self.ends.next().into_iter().chain(self.lookup_ends.next()).min()
     }
@@ -506,7 +510,7 @@ mod tests {
     fn each_kind_of_wait_has_slots_of_its_own() {
         let mut pending = new();
         let key = (path(1).five_tuple, TransactionId([1; 12]));
-        // Clients of many networks, so the table is used up and not a share.
+        // Clients of many networks, so the table fills before a share does.
         let client =
             |number: u32| Claimant::at(IpAddr::from(((number + 0x1000) << 16).to_be_bytes()));
         for number in 0..u32::MAX {

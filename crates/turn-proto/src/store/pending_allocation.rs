@@ -1,5 +1,5 @@
-//! An Allocate behind all its checks: its ports are claimed, its relay sockets are being opened. It
-//! holds all that it claimed, so that dropping it gives everything back.
+//! Allocate that passed all checks, with claimed ports and opening relay sockets. Dropping a
+//! [`PendingAllocation`] releases everything claimed.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::credentials::Grant;
 use crate::io::{AllocateRequest, Refusal, Responder};
 use crate::policy::{PortLease, PortRequirement};
 
-/// An Allocate that waits for its relay sockets.
+/// Allocate that waits for relay sockets.
 #[derive(Debug)]
 pub(crate) struct PendingAllocation {
     pub(crate) responder: Responder,
@@ -22,11 +22,12 @@ pub(crate) struct PendingAllocation {
     pub(crate) quota: QuotaLease,
     pub(crate) wanted: AllocateRequest,
     pub(crate) sockets: [SocketState; 2],
-    /// Ports in use by other processes: kept until the end, so as not to be tried twice.
+    /// Ports in use by other processes. The leases are retained until the end of the request, so no
+    /// port is tried twice.
     pub(crate) taken: Vec<PortLease>,
 }
 
-/// One relay socket of a pending allocation.
+/// State of a relay socket of a pending allocation.
 #[derive(Debug, Default)]
 pub(crate) enum SocketState {
     #[default]
@@ -36,33 +37,32 @@ pub(crate) enum SocketState {
     Open(ClaimedPort),
 }
 
-/// A claimed port of a relay address.
+/// Claimed port of a relay address.
 #[derive(Debug)]
 pub(crate) struct ClaimedPort {
     pub(crate) relay: RelayId,
     pub(crate) at: RelayedAddr,
-    /// Its XOR-RELAYED-ADDRESS.
+    /// XOR-RELAYED-ADDRESS of the port.
     pub(crate) public: RelayedAddr,
     pub(crate) lease: PortLease,
-    /// The next port, to be reserved.
+    /// Next port, which will be reserved for the client.
     pub(crate) next: Option<PortLease>,
-    /// The requirement of another port when this one proves to be in use; `None` for a reserved
-    /// port.
+    /// Requirement of a replacement if another process uses the port; `None` for a reserved port.
     pub(crate) requirement: Option<PortRequirement>,
 }
 
 impl PendingAllocation {
-    /// Adds the claimed port of a family.
+    /// Sets the state of a family's relay socket.
     pub(crate) fn set(&mut self, family: IpFamily, socket: SocketState) {
         self.sockets[family.index()] = socket;
     }
 
-    /// Returns true while a relay socket is being opened.
+    /// Returns true while a relay socket is opening.
     pub(crate) fn waits(&self) -> bool {
         self.sockets.iter().any(|socket| matches!(socket, SocketState::Opening(_)))
     }
 
-    /// The relay sockets that are being opened.
+    /// Returns the ports of opening relay sockets.
     pub(crate) fn opening(&self) -> impl Iterator<Item = &ClaimedPort> {
         self.sockets.iter().filter_map(|socket| match socket {
             SocketState::Opening(port) => Some(port),
@@ -70,7 +70,7 @@ impl PendingAllocation {
         })
     }
 
-    /// Takes out the port of a relay socket that is being opened, with its family.
+    /// Removes the port of an opening relay socket. Returns the port with its family.
     pub(crate) fn take_opening(&mut self, relay: RelayId) -> Option<(IpFamily, ClaimedPort)> {
         let family = self.opening().find(|port| port.relay == relay)?.at.family();
         let SocketState::Opening(port) = core::mem::take(&mut self.sockets[family.index()]) else {
@@ -79,7 +79,7 @@ impl PendingAllocation {
         Some((family, port))
     }
 
-    /// Gives up: closes all relay sockets that are open, or may be by now.
+    /// Abandons the request. Closes all relay sockets that are open, or may be open by now.
     pub(crate) fn abandon(self, outbox: &mut Outbox) {
         for socket in self.sockets {
             match socket {

@@ -1,5 +1,5 @@
-//! Permissions of one allocation (RFC 8656 §9): peer IP addresses, each with its own end. Ports do
-//! not count.
+//! Permissions of an allocation (RFC 8656 §9): IP addresses of peers with expiries. Ports are
+//! irrelevant.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -15,25 +15,26 @@ pub(crate) struct Permission {
     pub(crate) own: OwnPorts,
 }
 
-/// Sorted by address. There are few; the limit is in the policy.
+/// Permissions sorted by address. The policy limits the number of permissions, so the list is
+/// short.
 #[derive(Debug, Default)]
 pub(crate) struct Permissions {
     sorted: Vec<Permission>,
 }
 
 impl Permissions {
-    /// The permission for the address, unless it has expired.
+    /// Returns the permission for an address, unless the permission has expired.
     pub(crate) fn live(&self, ip: IpAddr, now: Instant) -> Option<&Permission> {
         self.find(ip).ok().map(|at| &self.sorted[at]).filter(|found| now < found.expires)
     }
 
-    /// Returns true if the address has an entry, even one that has expired and is not yet
-    /// reclaimed.
+    /// Returns true if the address has an entry. The entry may have expired without being reclaimed
+    /// yet.
     pub(crate) fn holds(&self, ip: IpAddr) -> bool {
         self.find(ip).is_ok()
     }
 
-    /// Makes a permission, or gives it a new end.
+    /// Creates or extends a permission.
     pub(crate) fn install(&mut self, permission: Permission) {
         match self.find(permission.ip) {
             Ok(at) => self.sorted[at] = permission,
@@ -41,8 +42,8 @@ impl Permissions {
         }
     }
 
-    /// Keeps the permissions for which `keep` returns true, and passes the addresses of the rest to
-    /// `gone`.
+    /// Keeps the permissions for which `keep` returns true, and passes the addresses of removed
+    /// permissions to `gone`.
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&mut Permission) -> bool,
@@ -52,17 +53,17 @@ impl Permissions {
         removed.map(|permission| permission.ip).for_each(gone);
     }
 
-    /// All of them.
+    /// Returns all permissions, sorted by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Permission> {
         self.sorted.iter()
     }
 
-    /// Their number, including those that have expired and are not yet reclaimed.
+    /// Returns the number of permissions, including expired permissions that are not reclaimed yet.
     pub(crate) fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The earliest end.
+    /// Returns the earliest expiry.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.sorted.iter().map(|permission| permission.expires).min()
     }
@@ -72,8 +73,8 @@ impl Permissions {
     }
 }
 
-/// Inserts with room for one element at first, then for two, four and so on: most allocations have
-/// a single peer, and a `Vec` of its own accord begins with four.
+/// Inserts an element, and doubles a full list from a capacity of one. Most allocations have a
+/// single peer, and `Vec` starts with a capacity of four.
 pub(crate) fn insert_sparingly<T>(list: &mut Vec<T>, at: usize, element: T) {
     if list.len() == list.capacity() {
         list.reserve_exact(list.len().max(1));

@@ -4,13 +4,13 @@ use turn_types::{IpFamily, Transport};
 
 use super::allocation::Allocation;
 
-/// Numbers of live allocations of one worker.
+/// Numbers of live allocations of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Population {
-    /// Allocations by transport of the client, in the order of [`Transport::ALL`].
+    /// Number of allocations by transport of the client, indexed as [`Transport::ALL`].
     pub transports: [u32; Transport::ALL.len()],
-    /// Relayed addresses by family, in the order of [`IpFamily::ALL`]; an allocation has one or
-    /// two.
+    /// Number of relayed addresses by family, indexed as [`IpFamily::ALL`]. An allocation has one
+    /// or two.
     pub relayed: [u32; IpFamily::ALL.len()],
 }
 

@@ -1,9 +1,9 @@
-//! The state that all workers share besides ports: quotas, reservations, and the workers of mobile
-//! allocations.
+//! State shared by all workers in addition to ports: quotas, reservations, and the workers of
+//! mobile allocations.
 //!
-//! The [`Registry`] is plain data; implementations of [`SharedRegistry`] add a lock. It is taken
-//! when an allocation begins or ends, never for a packet. Quotas and locations are held through
-//! leases, so that an allocation gives them back however it ends.
+//! The [`Registry`] is plain data, and implementations of [`SharedRegistry`] add a lock. Workers
+//! take the lock when an allocation is created, moved or removed, and never for a packet. An
+//! allocation has leases of quotas and locations, and releases them on every path of removal.
 
 mod connected;
 mod location;
@@ -29,38 +29,41 @@ use crate::io::{Refusal, ShareHolder};
 use crate::limits::RESERVATIONS_PER_ACCOUNT_MAX;
 use crate::policy::{PortLease, Quotas};
 
-/// Access to the one [`Registry`] of a server.
+/// Access to the [`Registry`] of a server.
 pub trait SharedRegistry: Send + Sync {
-    /// Runs `f` once, with exclusive access. `f` must not call back into the same registry.
+    /// Runs `f` once with exclusive access. `f` must not call back into this registry.
     fn with(&self, f: &mut dyn FnMut(&mut Registry));
 }
 
-/// Live allocations by account, and ports reserved by token.
+/// Live allocations by account, customer and realm, reserved ports by token, and workers by mobile
+/// allocation.
 #[derive(Debug, Default)]
 pub struct Registry {
-    /// Live allocations of each account that has any; as many entries as allocations at most.
+    /// Number of live allocations per account. The map has an entry for each account with an
+    /// allocation.
     accounts: BTreeMap<Account, u32>,
-    /// Live allocations of each customer that has any.
+    /// Number of live allocations per customer. The map has an entry for each customer with an
+    /// allocation.
     customers: BTreeMap<Prefix, u32>,
-    /// Live allocations of each realm that has any; as many entries as realms have been configured
-    /// at most.
+    /// Totals of each realm with a live allocation. The map has at most one entry for each realm
+    /// ever configured.
     realms: BTreeMap<Realm, Held>,
-    /// Live allocations of all accounts.
+    /// Totals of all accounts.
     total: Held,
-    /// Ports kept for a second Allocate; at most
+    /// Ports reserved for a second Allocate, at most
     /// [`RESERVATIONS_MAX`](crate::limits::RESERVATIONS_MAX).
     reservations: BTreeMap<[u8; 8], ReservationEntry>,
     /// Shares of networks, accounts and realms. `None` before the first worker.
     shares: Option<RegistryShares>,
-    /// The worker of each mobile allocation; as many entries as allocations at most.
+    /// Worker of each mobile allocation.
     locations: BTreeMap<AllocationId, Location>,
 }
 
-/// What live allocations hold together.
+/// Totals of live allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
     allocations: u32,
-    /// Bytes per second in each direction that they may use at most.
+    /// Sum of the allocations' maximum rates, in bytes per second and direction.
     rate: u64,
 }
 
@@ -68,7 +71,7 @@ struct Held {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Account {
     pub(crate) realm: Realm,
-    /// Empty on an open relay, where only the total counts.
+    /// Name of the account; empty on an open relay, where the limit per account does not apply.
     pub(crate) name: Arc<str>,
 }
 
@@ -76,33 +79,33 @@ pub(crate) struct Account {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllocationQuota {
     pub(crate) per_account: u32,
-    /// Of all accounts of one realm.
+    /// Limit for all accounts of a realm.
     pub(crate) per_realm: u32,
-    /// Of one customer, over all its accounts.
+    /// Limit for a customer, over all accounts.
     pub(crate) per_customer: u32,
-    /// Of all accounts.
+    /// Limit for all accounts.
     pub(crate) total: u32,
-    /// Bytes per second in each direction that this allocation may use; 0 takes no part in the next
-    /// two.
+    /// Maximum rate of the new allocation in bytes per second and direction. 0 adds nothing to the
+    /// sums that the next two limits bound.
     pub(crate) rate: u64,
-    /// Rates of all accounts of one realm together.
+    /// Limit for the sum of rates of all accounts of a realm.
     pub(crate) realm_rate: u64,
-    /// Rates of all accounts together.
+    /// Limit for the sum of rates of all accounts.
     pub(crate) total_rate: u64,
 }
 
-/// A port kept for a client that asked for a pair (RESERVATION-TOKEN, RFC 8656 §7.2).
+/// Port reserved for a client that requested a pair (RESERVATION-TOKEN, RFC 8656 §7.2).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) relayed: RelayedAddr,
     pub(crate) lease: PortLease,
-    /// Account and customer of the Allocate that reserved it.
+    /// Account and customer of the Allocate that reserved the port.
     pub(crate) account: Account,
     pub(crate) customer: Prefix,
     pub(crate) expires: Instant,
 }
 
-/// A reservation with its share of the table.
+/// Reservation with shares of the table and of the ports.
 #[derive(Debug)]
 struct ReservationEntry {
     held: Reservation,
@@ -111,14 +114,14 @@ struct ReservationEntry {
 }
 
 impl Reservation {
-    /// The client as it is counted in the table.
+    /// Returns the client that shares of the table count.
     fn claimant(&self) -> Claimant<'_> {
         claimant(&self.account, self.customer)
     }
 }
 
 impl Registry {
-    /// An empty registry.
+    /// Returns an empty registry.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -132,12 +135,12 @@ impl Registry {
         }
     }
 
-    /// Live allocations of an account.
+    /// Returns the number of live allocations of an account.
     pub(crate) fn allocations_of(&self, account: &Account) -> u32 {
         self.accounts.get(account).copied().unwrap_or(0)
     }
 
-    /// Live allocations of a realm.
+    /// Returns the number of live allocations of a realm.
     #[must_use]
     pub fn allocations_in(&self, realm: &str) -> u32 {
         self.held_in(realm).allocations
@@ -147,13 +150,13 @@ impl Registry {
         self.realms.get(realm).copied().unwrap_or_default()
     }
 
-    /// Live allocations of all accounts.
+    /// Returns the number of live allocations of all accounts.
     #[must_use]
     pub const fn allocations(&self) -> u32 {
         self.total.allocations
     }
 
-    /// Ports that are reserved, expired ones included until they are swept.
+    /// Returns the number of reserved ports, including expired reservations until the next sweep.
     #[must_use]
     pub fn reservations(&self) -> usize {
         self.reservations.len()
@@ -240,11 +243,12 @@ impl Registry {
         }
     }
 
-    /// Keeps a port. Returns the reservation if its account or customer has as many as it may have,
-    /// or the share of its account or network is used up while few are left, or the token is taken.
+    /// Reserves a port. Returns the reservation if the account or customer has the maximum number
+    /// of reservations. Also returned if the token is taken, or if few slots are left and the
+    /// client's share is used up.
     ///
-    /// An open relay has one account, without a separate bound; time-limited names may be a new
-    /// one each time.
+    /// An open relay has a single account, without a separate limit. Time-limited names may appear
+    /// as a new account each time, so the customer is limited too.
     fn reserve(&mut self, token: [u8; 8], reservation: Reservation) -> Option<Reservation> {
         let held = |of: &dyn Fn(&Reservation) -> bool| {
             self.reservations.values().filter(|entry| of(&entry.held)).count()
@@ -297,7 +301,7 @@ impl Held {
     }
 }
 
-/// Counts one less; false if there was none.
+/// Decrements a count. Returns false if there was no count.
 fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
     let Some(count) = counts.get_mut(key) else { return false };
     *count -= 1;
@@ -307,12 +311,13 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
     true
 }
 
-/// Access of one worker to the registry.
+/// A worker's access to the registry.
 #[derive(Clone)]
 pub(crate) struct RegistryHandle(Arc<dyn SharedRegistry>);
 
 impl RegistryHandle {
-    /// Access for a worker. The hasher has a secret seed; that of the first worker is used.
+    /// Returns a worker's access. `hasher` has a secret seed, and only the hasher of the first
+    /// worker is used.
     pub(crate) fn new(registry: Arc<dyn SharedRegistry>, hasher: RandomState) -> Self {
         let handle = Self(registry);
         handle.with(|registry| {
@@ -321,8 +326,8 @@ impl RegistryHandle {
         handle
     }
 
-    /// Sets if realms compete for ports and quotas, and the limits of allocations with connections
-    /// or DTLS sessions.
+    /// Sets whether realms compete for ports and quotas, and sets the limits of allocations with
+    /// connections or DTLS sessions.
     pub(crate) fn set_limits(&self, compete: bool, quotas: &Quotas) {
         self.with(|registry| {
             if let Some(shares) = &mut registry.shares {
@@ -344,14 +349,14 @@ impl RegistryHandle {
         result.expect("a shared registry runs the function")
     }
 
-    /// Takes a place for one allocation of a client over `transport`.
+    /// Takes a slot in the quotas for an allocation of a client over `transport`.
     ///
     /// # Errors
-    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`],
-    /// [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the quota is used up,
-    /// [`Refusal::QuotaShare`] when little is left and the client has its share,
-    /// [`Refusal::ConnectionShare`] when little is left of the table of its connection; nothing is
-    /// taken then.
+    /// Nothing is taken on an error. [`Refusal::UserQuota`], [`Refusal::AddressQuota`],
+    /// [`Refusal::RealmQuota`], [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`]: the quota
+    /// is used up. [`Refusal::QuotaShare`]: little of a quota is left, and the client's share is
+    /// used up. [`Refusal::ConnectionShare`]: little of the client's connection table is left, and
+    /// the client's share is used up.
     pub(crate) fn take_quota(
         &self,
         account: Account,
@@ -384,8 +389,8 @@ impl RegistryHandle {
         })
     }
 
-    /// Takes the place of an allocation that had it in another process, whatever the quotas are
-    /// now.
+    /// Takes the slot of an allocation imported from another process, regardless of the present
+    /// quotas.
     pub(crate) fn keep_quota(
         &self,
         account: Account,
@@ -398,12 +403,12 @@ impl RegistryHandle {
         QuotaLease { registry: self.clone(), account, customer, rate, held, limited }
     }
 
-    /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept
-    /// first.
+    /// Reserves a port until a client redeems the token or the reservation expires. Expired
+    /// reservations are swept first.
     ///
     /// # Errors
-    /// [`Refusal::PortsExhausted`] when there is no room, or the token is taken; the port is free
-    /// again then.
+    /// [`Refusal::PortsExhausted`]: no reservation is available for the client, or the token is
+    /// taken. The port is released.
     pub(crate) fn reserve(
         &self,
         token: [u8; 8],
@@ -414,19 +419,19 @@ impl RegistryHandle {
             registry.sweep(now);
             registry.reserve(token, reservation)
         });
-        // Its lease is dropped outside of the lock.
+        // The lease is dropped outside of the lock.
         if refused.is_none() { Ok(()) } else { Err(Refusal::PortsExhausted) }
     }
 
-    /// The reservations, as `each` describes them.
+    /// Returns the reservations, as converted by `each`.
     pub(crate) fn reserved<T>(&self, each: impl Fn([u8; 8], &Reservation) -> T) -> Vec<T> {
         self.with(|registry| {
             registry.reservations.iter().map(|(token, entry)| each(*token, &entry.held)).collect()
         })
     }
 
-    /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is
-    /// unknown, used, expired, or not of an account that `is_own` selects.
+    /// Removes the reservation of a token, which is valid for one Allocate. Returns `None` if the
+    /// token is unknown, used or expired, or if `is_own` rejects the account of the reservation.
     pub(crate) fn redeem(
         &self,
         token: [u8; 8],
@@ -441,7 +446,7 @@ impl RegistryHandle {
         })
     }
 
-    /// Gives back the ports of expired reservations, and returns the end of the next one.
+    /// Releases the ports of expired reservations. Returns the next expiry.
     pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
         self.with(|registry| {
             registry.sweep(now);
@@ -454,13 +459,13 @@ impl RegistryHandle {
         LocationLease::new(self.clone(), allocation, worker)
     }
 
-    /// The worker of an allocation, if its client may move.
+    /// Returns the worker of an allocation with a mobile client.
     pub(crate) fn location_of(&self, allocation: AllocationId) -> Option<WorkerId> {
         self.with(|registry| registry.locations.get(&allocation).map(|found| found.worker))
     }
 
-    /// Makes an allocation end that may be between two workers: it ends when it arrives. Returns
-    /// true if there is such an allocation.
+    /// Ends an allocation that may be on the way between two workers. The allocation is removed on
+    /// arrival. Returns true if the allocation is registered.
     pub(crate) fn end_on_arrival(&self, allocation: AllocationId) -> bool {
         self.with(|registry| {
             let location = registry.locations.get_mut(&allocation);
@@ -475,30 +480,31 @@ impl fmt::Debug for RegistryHandle {
     }
 }
 
-/// Slots of one allocation.
+/// Shares held by one allocation.
 #[derive(Debug, Default)]
 struct HeldShares {
     allocation: Option<Share>,
     connected: ConnectedShares,
 }
 
-/// One allocation's place in the quotas; given back when it is dropped.
+/// Allocation's slot in the quotas. Dropping the lease releases the slot.
 #[derive(Debug)]
 pub(crate) struct QuotaLease {
     registry: RegistryHandle,
     account: Account,
     customer: Prefix,
-    /// Bytes per second that it was taken for: a reload changes only later ones.
+    /// Rate charged to the quotas, in bytes per second. A reload changes only the rate of later
+    /// allocations.
     rate: u64,
     held: HeldShares,
     limited: LimitedLevels,
 }
 
 impl QuotaLease {
-    /// Checks that the client, whose allocation is counted, may have one of so many ports.
+    /// Checks the client's share of ports, where the client's allocation is already counted.
     ///
     /// # Errors
-    /// [`Refusal::PortsShare`]: few are free, and the client has its share of ports.
+    /// [`Refusal::PortsShare`]: few ports are free, and the client's share is used up.
     pub(crate) fn check_ports(&self, supply: Supply) -> Result<(), Refusal> {
         if !supply.is_scarce() {
             return Ok(());
@@ -510,13 +516,13 @@ impl QuotaLease {
         })
     }
 
-    /// Takes a slot for the client that is to come from another 5-tuple, besides the present slot.
-    /// `per_customer` is the limit of allocations of one customer; 0 is unlimited.
+    /// Takes a slot for the client at another 5-tuple, in addition to the present slot.
+    /// `per_customer` is the maximum number of allocations per customer; 0 is unlimited.
     ///
     /// # Errors
-    /// [`Refusal::AddressQuota`]: the customer there has as many as it may have.
-    /// [`Refusal::ConnectionShare`]: little of the table of its connection is left for allocations,
-    /// and the client has its share.
+    /// [`Refusal::AddressQuota`]: the customer at the new address has the maximum number of
+    /// allocations. [`Refusal::ConnectionShare`]: little of the table for the new connection is
+    /// left for allocations, and the client's share is used up.
     pub(crate) fn expect_at(
         &mut self,
         five_tuple: &FiveTuple,
@@ -539,7 +545,7 @@ impl QuotaLease {
         })
     }
 
-    /// Counts the allocation where its client is now, and only there.
+    /// Counts the allocation at the client's new 5-tuple, and no longer at the old 5-tuple.
     pub(crate) fn moved_to(&mut self, five_tuple: &FiveTuple) {
         let customer = Prefix::customer(five_tuple.client.ip());
         let before = mem::replace(&mut self.customer, customer);
@@ -560,12 +566,12 @@ impl QuotaLease {
         });
     }
 
-    /// The customer of its client.
+    /// Returns the customer of the client.
     pub(crate) const fn customer(&self) -> Prefix {
         self.customer
     }
 
-    /// Bytes per second that it was taken for.
+    /// Returns the rate charged to the quotas, in bytes per second.
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
     }

@@ -1,21 +1,22 @@
 //! Review of all allocations after a change of the policy, in parts of bounded work.
 //!
 //! A policy takes effect immediately, for any number of permissions. Each allocation has the
-//! revision of the policy that it was judged by last. Until its review, an older revision makes the
-//! packet path judge the peer of each packet (`relay.rs`), and keeps routes from being set. The
-//! review ends denied permissions, and stores the other judgements.
+//! revision of the policy that last judged the allocation. Before the review of an allocation with
+//! an older revision, the packet path judges the peer of each packet (`relay.rs`), and no route is
+//! installed. The review removes denied permissions, and stores the other judgements.
 //!
-//! Two kinds of traffic do not pass the packet path. Connections with peers (RFC 6062) are at most
-//! [`CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX), and the first part judges all. A driver
-//! relays by routes: [`Command::SuspendRoutes`](crate::Command::SuspendRoutes) stops it until the
-//! first round has judged all allocations with routes. The second round visits the others.
+//! Two kinds of traffic do not pass the packet path. The first part of the review judges all
+//! connections with peers (RFC 6062), at most [`CONNECTIONS_MAX`](crate::limits::CONNECTIONS_MAX).
+//! [`Command::SuspendRoutes`](crate::Command::SuspendRoutes) stops relaying by routes until the
+//! first round has judged all allocations with routes. The second round visits the other
+//! allocations.
 
 use alloc::collections::BTreeMap;
 use core::ops::Bound;
 
 use turn_types::{AllocationId, Instant};
 
-/// Revision of a policy, counted by the server that goes by it.
+/// Revision of a policy, counted by the server that applies the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyRevision(u32);
 
@@ -32,24 +33,24 @@ pub(crate) struct Review {
     pub(super) revision: PolicyRevision,
     /// Start of the review; `None` once all allocations are reviewed.
     pub(super) started: Option<Instant>,
-    /// Visits the allocations that have routes.
+    /// Round that judges only the allocations with routes.
     pub(super) routed: Round,
-    /// Visits all.
+    /// Round that judges all allocations.
     pub(super) all: Round,
-    /// The driver relays by no route.
+    /// True while the driver relays by no route.
     pub(super) suspends_routes: bool,
 }
 
-/// A round through all allocations, sorted by id.
+/// Round through all allocations, sorted by id.
 ///
-/// A new round starts where the last round was interrupted: frequent changes of the policy
-/// leave no allocation out.
+/// A new round starts where the last round was interrupted. Frequent changes of the policy
+/// therefore skip no allocation.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub(super) is_running: bool,
-    /// The allocation that was visited last.
+    /// Allocation that was visited last.
     after: Option<AllocationId>,
-    /// The allocation that was visited last when the round started.
+    /// Allocation that was visited last when the round started.
     started_after: Option<AllocationId>,
     has_wrapped: bool,
 }
@@ -61,7 +62,7 @@ impl Round {
         self.has_wrapped = false;
     }
 
-    /// The slot of the next allocation; `None` at the end of the round.
+    /// Returns the slot of the next allocation; `None` at the end of the round.
     pub(super) fn next<Slot: Copy>(
         &mut self,
         by_id: &BTreeMap<AllocationId, Slot>,

@@ -1,13 +1,13 @@
-//! Routes of bound channels. A route says no more than `relay.rs` would do; without any, nothing is
-//! different but the speed.
+//! Routes of bound channels. A route relays only packets that `relay.rs` would relay. Without
+//! routes only the speed differs.
 //!
-//! A channel has no route before data was relayed by it: the kernel path has a slot for each route,
-//! and binding channels costs a client nothing.
+//! A channel has no route before the first relayed data. The kernel path has a slot for each route,
+//! while binding channels costs a client nothing.
 //!
-//! They are found by comparison: after any change of an allocation its routes are made anew, and
-//! differences are updated. So a change does not need to know which routes it affects. The route of
-//! a channel that is removed is withdrawn at once ([`Outbox::withdraw_route`]), hence before its
-//! relay socket is closed.
+//! Changes are found by comparison. After any change of an allocation, all routes of the allocation
+//! are computed again, and differences are updated. A change therefore does not need to determine
+//! the affected routes. The route of a removed channel is withdrawn immediately
+//! ([`Outbox::withdraw_route`]), so the withdrawal precedes the close of the relay socket.
 
 use alloc::boxed::Box;
 use core::mem;
@@ -29,7 +29,7 @@ pub(crate) fn update(
     now: Instant,
     outbox: &mut Outbox,
 ) {
-    // Without a path of the client there is nothing to forward to.
+    // Without a path of the client, packets have no destination.
     if !allocation.attached {
         return;
     }
@@ -40,7 +40,7 @@ pub(crate) fn update(
     allocation.channels = channels;
 }
 
-/// Installs the route of a channel at its first data.
+/// Installs the route of a channel at the channel's first data.
 #[cold]
 pub(crate) fn install(
     allocation: &mut Allocation,
@@ -57,8 +57,8 @@ pub(crate) fn install(
     allocation.channels = channels;
 }
 
-/// Installs, updates or withdraws the route of one channel of an attached allocation. The channels
-/// of the allocation are with the caller.
+/// Installs, updates or withdraws the route of a channel of an attached allocation. The caller has
+/// moved the channels out of the allocation.
 fn update_one(
     allocation: &Allocation,
     channel: &mut Channel,
@@ -94,13 +94,13 @@ fn update_one(
     }
 }
 
-/// The end of the permission for a channel's peer; the epoch if there is no live one.
+/// Returns the expiry of the permission for a channel's peer; the epoch without a live permission.
 fn permitted_until(permissions: &Permissions, channel: &Channel, now: Instant) -> Instant {
     permissions.live(channel.peer.ip(), now).map_or(Instant::ZERO, |found| found.expires)
 }
 
-/// Returns true if ChannelData with this number is accepted: a reload may have ended the support of
-/// the clients that bound it.
+/// Returns true if ChannelData with this number is accepted. A reload may have disabled support for
+/// the clients that bound the number.
 fn is_accepted(policy: &Policy, number: ChannelNumber) -> bool {
     policy.rfc5766_clients || ChannelNumber::new(number.get()).is_some()
 }

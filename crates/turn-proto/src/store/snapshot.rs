@@ -1,8 +1,8 @@
-//! An allocation written out as plain data, and read back: for a move to another worker or another
-//! process.
+//! Snapshot of an allocation as plain data, for a move to another worker or process.
 //!
-//! Its data is one part, its leases within this process are the other: leases of ports, of its
-//! place in the quota, and of its registered location. Relay sockets go beside it, by their names.
+//! A [`Snapshot`] contains the data. [`Leases`] contains the leases within this process: ports, the
+//! slot in the quotas, and the registered location. The driver transfers relay sockets separately,
+//! identified by [`RelayId`].
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -31,7 +31,7 @@ use crate::io::{
 };
 use crate::policy::PortLease;
 
-/// The data of an allocation.
+/// Data of an allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
     pub(crate) id: AllocationId,
@@ -104,8 +104,9 @@ fields!(Snapshot {
 });
 fields!(MobilityData { 1 => ticket, 2 => serial, 3 => next, 4 => answered });
 fields!(SocketData { 1 => relay, 2 => local, 3 => expires });
-// The next process installs the routes of channels in use without awaiting data: live sessions
-// continue by the kernel path after a restart, also in a direction without a packet then.
+// The successor installs the routes of channels in use without waiting for data. Live sessions
+// therefore continue on the kernel path after a restart, even in a direction without packets at
+// that time.
 fields!(ChannelData {
     1 => number,
     2 => peer,
@@ -114,7 +115,8 @@ fields!(ChannelData {
     route: None
 });
 
-/// Progress of an allocation with its packets, which count as no change of it.
+/// Relayed packets, history and token buckets of an allocation. Packets change this progress and
+/// nothing else in an allocation.
 #[derive(Clone, Debug)]
 pub struct Progress {
     traffic: Traffic,
@@ -125,7 +127,8 @@ pub struct Progress {
 
 fields!(Progress { 1 => traffic, 2 => history, 3 => to_peer, 4 => to_client });
 
-/// Leases of an allocation. Their drop releases ports, place in the quota, and location.
+/// Leases of an allocation. Dropping this value releases the ports, the slot in the quotas and the
+/// location.
 #[derive(Debug)]
 pub(crate) struct Leases {
     pub(crate) ports: [Option<PortLease>; 2],
@@ -138,24 +141,25 @@ impl Snapshot {
         &self.grant.realm
     }
 
-    /// Returns true unless its client has gone and may come back by another path.
+    /// Returns true if the client has a path. False after the client has left and may return on
+    /// another path.
     pub(crate) const fn is_attached(&self) -> bool {
         self.attached
     }
 
-    /// The 5-tuple of its client.
+    /// Returns the 5-tuple of the client.
     pub(crate) const fn client(&self) -> FiveTuple {
         self.path.five_tuple
     }
 
-    /// The 5-tuple at which its client is expected, at the same worker.
+    /// Returns the 5-tuple at which the client is expected, at this worker.
     pub(crate) fn expected_client(&self) -> Option<FiveTuple> {
         let Next::Here(path) = self.mobility.as_ref()?.next.as_ref()? else { return None };
         Some(path.five_tuple)
     }
 
-    /// Gives each path of its client the socket that `socket_of` returns; a path without one where
-    /// it is only expected is forgotten. False if there is none for the path that it uses.
+    /// Sets the socket of each client path to the result of `socket_of`. An expected path without a
+    /// socket is removed. Returns false if the path in use has no socket.
     pub(crate) fn is_reached_by(
         &mut self,
         socket_of: impl Fn(&ClientPath) -> Option<SocketId>,
@@ -176,17 +180,17 @@ impl Snapshot {
         true
     }
 
-    /// Its account in the quotas.
+    /// Returns the account in the quotas.
     pub(crate) fn account(&self) -> Arc<str> {
         Arc::clone(&self.grant.account)
     }
 
-    /// The protocol that it relays.
+    /// Returns the relayed protocol.
     pub(crate) const fn protocol(&self) -> RelayProtocol {
         self.attributes.protocol
     }
 
-    /// Returns true if its client may move.
+    /// Returns true if the client may move.
     pub(crate) const fn is_mobile(&self) -> bool {
         self.mobility.is_some()
     }
@@ -196,12 +200,12 @@ impl Snapshot {
         self.sockets.iter().flatten().any(|socket| now < socket.expires)
     }
 
-    /// The addresses that its relay sockets are bound to.
+    /// Returns the addresses that the relay sockets are bound to.
     pub(crate) fn relayed_from(&self) -> [Option<SocketAddr>; 2] {
         self.sockets.map(|socket| socket.map(|socket| socket.local.0))
     }
 
-    /// Removes the relay socket of a family, with its permissions and channels.
+    /// Removes the relay socket of a family, with the permissions and channels of this family.
     pub(crate) fn remove_family(&mut self, family: IpFamily) {
         self.sockets[family.index()] = None;
         self.permissions.retain(|(ip, _)| IpFamily::of(*ip) != family);
@@ -241,14 +245,14 @@ impl Snapshot {
         }
     }
 
-    /// The names of the relay sockets.
+    /// Returns the ids of the relay sockets.
     pub(crate) fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.sockets.iter().flatten().map(|socket| socket.relay)
     }
 }
 
 impl Allocation {
-    /// Progress with its packets.
+    /// Returns the progress of the allocation.
     pub(crate) fn progress(&self) -> Progress {
         let Self { traffic, history, to_peer, to_client, .. } = self;
         Progress {
@@ -259,20 +263,20 @@ impl Allocation {
         }
     }
 
-    /// A number that is another one when the [progress](Self::progress) is: the sum of all that it
-    /// counts. Tokens of the bandwidth are spent by packets alone.
+    /// Returns a number that changes with the [progress](Self::progress): the sum of all counts.
+    /// The token buckets need no count, because only packets spend tokens.
     pub(crate) fn progress_count(&self) -> u64 {
         self.traffic.total().wrapping_add(self.history.total())
     }
 
-    /// Goes on where another process was.
+    /// Continues from the progress in the predecessor.
     pub(crate) fn set_progress(&mut self, progress: Progress) {
         let Progress { traffic, history, to_peer, to_client } = progress;
         (self.traffic, self.history) = (traffic, history);
         (self.to_peer, self.to_client) = (to_peer, to_client);
     }
 
-    /// Its data as it is now.
+    /// Returns the present data of the allocation.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let Self { permissions, channels, connections, .. } = self;
         let permissions = permissions.iter().map(|held| (held.ip, held.expires)).collect();
@@ -312,7 +316,7 @@ impl Allocation {
         }
     }
 
-    /// Returns the allocation of a snapshot, with leases of its ports and location. Its peers are
+    /// Returns the allocation of a snapshot, with leases of the ports and location. The peers are
     /// not judged yet.
     pub(crate) fn from_snapshot(snapshot: Snapshot, leases: Leases) -> Self {
         let mut ports = leases.ports.into_iter();
@@ -396,7 +400,7 @@ mod tests {
         PeerAddr(([198, 51, 100, last], 7).into())
     }
 
-    /// An allocation with something in each of its fields.
+    /// Returns an allocation with a value in each field.
     fn allocation(registry: &RegistryHandle, ports: &Arc<RelayPorts>) -> Allocation {
         let id = AllocationId::new(WorkerId(3), 9);
         let (realm, name) = (Realm::from("example.org"), Arc::from("ann"));
@@ -475,7 +479,7 @@ mod tests {
         let leases = Leases { ports: ports_of, quota, location };
         let again = Allocation::from_snapshot(written.clone(), leases);
         assert_eq!((again.expires(), again.snapshot()), (Some(END), written));
-        // Its leases are the same as before.
+        // The leases are the same as before.
         assert_eq!((ports.used(), registry.location_of(id)), (1, Some(WorkerId(3))));
         drop(again);
         assert_eq!((ports.used(), registry.location_of(id)), (0, None));

@@ -1,7 +1,7 @@
-//! One timer per slot of the allocations, in the order of their deadlines.
+//! Timers of the allocation slots, one per slot, sorted by deadline.
 //!
-//! Timers are coarse: one fires at the first tick not before its deadline, so that many are handled
-//! in one call. The exact moment is a comparison with the deadline itself; timers only reclaim.
+//! Timers are coarse. A timer fires at the first tick not before its deadline, so one call handles
+//! many timers. Expiry is an exact comparison with the deadline, and timers only reclaim.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ const TICK_NANOS: u64 = TIMER_TICK.as_nanos() as u64;
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     due: BTreeSet<(u64, u32)>,
-    /// The tick of each key that is armed.
+    /// Tick of each armed key.
     ticks: Vec<Option<u64>>,
 }
 
 impl Timers {
-    /// Arms the timer of a key, or moves it. Keys are dense: indexes of a slab.
+    /// Arms or moves the timer of a key. Keys are indexes of a slab, and therefore dense.
     pub(crate) fn set(&mut self, key: u32, deadline: Instant) {
         let tick = deadline.as_nanos().div_ceil(TICK_NANOS);
         let index = key as usize;
@@ -34,14 +34,14 @@ impl Timers {
         }
     }
 
-    /// Disarms the timer of a key, if it is armed.
+    /// Disarms the timer of a key, if armed.
     pub(crate) fn cancel(&mut self, key: u32) {
         if let Some(tick) = self.ticks.get_mut(key as usize).and_then(Option::take) {
             self.due.remove(&(tick, key));
         }
     }
 
-    /// Takes a due timer and disarms it.
+    /// Removes and returns a due timer.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<u32> {
         let &(tick, key) = self.due.first()?;
         if now.as_nanos() / TICK_NANOS < tick {
@@ -51,7 +51,7 @@ impl Timers {
         Some(key)
     }
 
-    /// The tick of the next timer.
+    /// Returns the tick of the next timer.
     pub(crate) fn next(&self) -> Option<Instant> {
         let &(tick, _) = self.due.first()?;
         Some(Instant::from_nanos(tick.saturating_mul(TICK_NANOS)))

@@ -1,8 +1,9 @@
-//! Random requests, data and time against a model so naive that it is obviously right.
+//! Random requests, data and time, compared with a model that is simple enough to be obviously
+//! right.
 //!
-//! The model keeps allocations, permissions and channels in plain lists with an end each and never
-//! removes anything: ended parts do not count. The server must give the same answers and deliver
-//! the same data, whether or not its timers were served in between.
+//! The model stores allocations, permissions and channels in plain lists with expiries, and never
+//! removes an entry. Expired entries are ignored. The server must return equal responses and
+//! deliver equal data, whether or not its timers were served in between.
 
 mod reading;
 mod step;
@@ -95,7 +96,7 @@ impl Modelled {
     }
 }
 
-/// The server, its clients, and the model of them.
+/// Server, clients, and a model of both.
 struct Bench {
     driver: Driver,
     callers: Vec<Caller>,
@@ -103,7 +104,8 @@ struct Bench {
     allocations: Vec<Option<Modelled>>,
     /// The Allocate that made each, to repeat it.
     made_by: Vec<Option<(Vec<u8>, Vec<u8>)>>,
-    /// The last RESERVATION-TOKEN, which port it is for, and its end; taken when redeemed.
+    /// Last RESERVATION-TOKEN, with the reserved port and the expiry. Redeeming sets the expiry to
+    /// zero.
     reserved: Option<([u8; 8], SocketAddr, Instant)>,
     payloads: u32,
 }
@@ -193,8 +195,8 @@ impl Bench {
         routes.iter().try_for_each(|route| self.follow(route))
     }
 
-    /// A packet each way along a route: user space forwards it just so, or, towards the client, not
-    /// as ChannelData once the route says so.
+    /// Sends a packet each way along a route. User space must forward both packets as the route
+    /// does. After `to_client_until` nothing is relayed to the client.
     fn follow(&mut self, route: &Route) -> Case {
         let now = self.now;
         let caller = self.callers.iter().find(|one| one.path.five_tuple == route.five_tuple);
@@ -307,7 +309,7 @@ impl Bench {
         } else if self.now.instant < end {
             prop_assert_eq!(outcome, Outcome::Success);
             prop_assert_eq!(self.made(client, &reply, None)?, [Some(next), None]);
-            // From now on it has been redeemed: a second time it is as if it had run out.
+            // The token is redeemed from now on. A second use is refused like an expired token.
             self.reserved = Some((token, next, Instant::ZERO));
         } else {
             prop_assert_eq!(outcome, Outcome::Error(508));
@@ -315,7 +317,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A retransmitted Allocate gets the same answer but for LIFETIME, which is the rest.
+    /// A retransmitted Allocate gets an equal response except for LIFETIME, which is the remaining
+    /// lifetime.
     fn repeat(&mut self, client: usize) -> Case {
         let Some((request, first)) = self.made_by[client].clone() else { return Ok(()) };
         if self.live(client).is_none() {
@@ -324,7 +327,7 @@ impl Bench {
         let Self { driver, callers, now, .. } = self;
         let reply = callers[client].send(driver, *now, &request).unwrap();
         if Message::parse(&reply).unwrap().first(AttributeType::NONCE).is_some() {
-            // Its nonce has become stale in the meantime.
+            // The nonce has become stale in the meantime.
             prop_assert_eq!(outcome(&reply), Outcome::Error(438));
             return Ok(());
         }
@@ -346,7 +349,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The error of a request on an allocation before anything else is looked at.
+    /// Returns the error of a request on an allocation before other checks.
     fn not_theirs(&self, client: usize, stranger: bool) -> Option<u16> {
         match self.live(client) {
             None => Some(437),
@@ -504,7 +507,7 @@ impl Bench {
             let bound = live.bound(now).into_iter().find(|(_, bound)| *bound == peer);
             bound.map(|(number, _)| number)
         });
-        // Somebody else may have been given the port since; then this client gets nothing.
+        // Another client may have the port by now. Then this client gets nothing.
         let client_addr = self.callers[client].path.five_tuple.client.0;
         let sent = self.driver.peer(self.now, relayed, peer, &payload);
         let sent = sent.filter(|sent| sent.to == client_addr);

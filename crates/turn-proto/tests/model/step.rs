@@ -31,7 +31,7 @@ pub(crate) fn is_forbidden(ip: IpAddr) -> bool {
     ip == peer(5).ip()
 }
 
-/// One thing that happens.
+/// Single step of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Allocate { client: usize, families: Families, lifetime: Option<u32> },
@@ -55,7 +55,7 @@ pub(crate) enum Families {
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // One has the most to say, so that its things live long enough to end.
+    // The first client sends most, so its state lives long enough to expire.
     let client = || select(vec![0, 0, 0, 0, 1, 2]);
     let stranger = || prop::bool::weighted(0.05);
     let family = || select(&IpFamily::ALL[..]);

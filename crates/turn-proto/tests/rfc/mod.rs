@@ -1,5 +1,5 @@
-//! The rules of the RFCs, a file for each section: one program, because each would compile the
-//! whole server.
+//! Rules of the RFCs, in a file for each section. All files form one program, because each program
+//! would compile the complete server.
 
 mod no_binding;
 mod relay_prefixes;

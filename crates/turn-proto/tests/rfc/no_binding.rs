@@ -1,5 +1,5 @@
-//! A server of TURN alone: RFC 8656 does not ask for Binding, and the operator may switch it off.
-//! A server of Binding alone.
+//! A server of TURN only: RFC 8656 does not require Binding, and the operator may disable it. A
+//! server of Binding only.
 
 use stun_wire::Method;
 use turn_proto::{DropReason, Policy};

@@ -1,4 +1,4 @@
-//! Relayed addresses of a routed prefix: what RFC 8656 says of ports holds for addresses.
+//! Relayed addresses of a routed prefix. The rules of RFC 8656 about ports apply to addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::support::*;
 /// A documentation network that is delivered to the server.
 const NETWORK: &str = "2001:db8:7::/64";
 
-/// A prefix of four workers: the last of them, which the world is, has port 50,000.
+/// Returns a prefix of four workers. The world is the last worker, which has port 50,000.
 fn prefix(text: &str) -> RelayPrefix {
     RelayPrefix::new(text.parse().unwrap(), 49_994, 4).unwrap()
 }
@@ -127,7 +127,7 @@ fn even_port_reserves_the_next_port_of_the_same_address() {
 fn a_reservation_of_a_prefix_that_was_removed_is_not_redeemed() {
     let mut world = World::with(routed(NETWORK));
     let token = even_port(&mut world, &mut Client::new(1), true).token().unwrap();
-    // Its reservation holds an address of the prefix that was.
+    // The reservation holds an address of the removed prefix.
     world.is_shared = true;
     world.apply(Policy { prefixes: Vec::new(), ..routed(NETWORK) });
     assert_eq!(world.ends(), [EndReason::RelayAddressRemoved]);

@@ -1,4 +1,4 @@
-//! Ports that clients have reserved (EVEN-PORT, RFC 8656 §7.2) go on in the next process.
+//! Ports that clients have reserved (EVEN-PORT, RFC 8656 §7.2) remain reserved in the successor.
 
 use std::net::SocketAddr;
 
@@ -8,8 +8,8 @@ use turn_proto::{Policy, ReservedPort};
 use super::takeover::next;
 use crate::support::*;
 
-/// The port behind an even one is kept for its client through a hand-over, and no longer than
-/// before.
+/// The port after an even port remains reserved for its client through a hand-over, and no longer
+/// than without a hand-over.
 #[test]
 fn reserved_ports_go_on() {
     let mut old = World::new();

@@ -1,4 +1,4 @@
-//! Classic STUN (RFC 3489) behind its switch: RFC 5389 §12.2, RFC 8489 §11.
+//! Classic STUN (RFC 3489) with its setting: RFC 5389 §12.2, RFC 8489 §11.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ fn binding(write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
     message(Class::Request, Method::BINDING, write)
 }
 
-/// The types in an answer, in order; it repeats the whole id.
+/// Returns the attribute types of a response in order. The response must repeat the complete id.
 fn kinds(answer: &ClassicMessage<'_>) -> Vec<AttributeType> {
     assert_eq!(answer.transaction_id(), ID);
     assert_eq!(answer.method(), Method::BINDING);
@@ -70,7 +70,7 @@ fn a_classic_client_is_told_its_address_as_it_is() {
     }
 }
 
-/// Behind 1:1 NAT SOURCE-ADDRESS is the address that the client sees.
+/// Behind a 1:1 NAT SOURCE-ADDRESS is the address that the client can reach.
 #[test]
 fn a_classic_client_is_told_the_public_address() {
     let mut policy = serving();
@@ -159,7 +159,7 @@ fn over_dtls_a_request_without_the_cookie_gets_500() {
     }
 }
 
-/// classic-06: RFC 3489 §11.2.10 knows no padding of the list.
+/// classic-06: RFC 3489 §11.2.10 defines no padding of the list.
 #[test]
 fn a_list_of_unknown_attributes_has_an_even_number() {
     let mut world = World::with(serving());

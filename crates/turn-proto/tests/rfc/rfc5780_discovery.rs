@@ -28,7 +28,7 @@ fn discovering() -> Policy {
     Policy { discovery: vec![square(V4), square(V6)], ..policy() }
 }
 
-/// An answer, where it came from, and where it went.
+/// Response with the source and the destination.
 struct Answered {
     bytes: Vec<u8>,
     from: SocketAddr,
@@ -130,7 +130,7 @@ fn every_binding_has_the_other_address_and_both_mapped_addresses() {
     }
 }
 
-/// 5780-6.1-04 behind 1:1 NAT: the addresses are those that clients see.
+/// 5780-6.1-04 behind a 1:1 NAT: the addresses are the public addresses.
 #[test]
 fn behind_nat_clients_are_told_the_public_addresses() {
     let mut policy = discovering();
@@ -146,8 +146,9 @@ fn behind_nat_clients_are_told_the_public_addresses() {
     assert_eq!(other, Some(addr("192.0.2.2:13479")));
 }
 
-/// 5780-6-02, 5780-7.4-01, 5780-7.5-01, 5780-7.5-02: without a second address there is nothing of
-/// this, nor at an address that has no part in it, nor where TLS or DTLS hides the addresses.
+/// 5780-6-02, 5780-7.4-01, 5780-7.5-01, 5780-7.5-02: discovery is not served without a second
+/// address. It is neither served at other addresses of the server, nor over TLS or DTLS, which hide
+/// the addresses.
 #[test]
 fn without_a_second_address_nothing_of_it_is_known() {
     let aside = "203.0.113.3:3478";
@@ -210,7 +211,7 @@ fn only_binding_knows_these_attributes() {
         .refused(420);
 }
 
-/// 5780-7.2-01: an answer never leaves its connection.
+/// 5780-7.2-01: a response is always sent on its connection.
 #[test]
 fn over_tcp_an_answer_cannot_come_from_elsewhere() {
     let mut world = World::with(discovering());
@@ -255,8 +256,8 @@ fn an_answer_goes_to_the_port_that_was_asked_for() {
     }
 }
 
-/// 5780-6.1-06, 5780-6.1-07, 5780-7.6-01: PADDING is answered by as much, up to a link's MTU: never
-/// by more, so that the answer outgrows its request by its addresses alone.
+/// 5780-6.1-06, 5780-6.1-07, 5780-7.6-01: the response to PADDING has equal PADDING, up to a link's
+/// MTU. It never has more, so only the addresses make the response longer than the request.
 #[test]
 fn padding_is_answered_with_padding() {
     let mut world = World::with(discovering());
@@ -287,7 +288,7 @@ fn padded(client: &mut Client, len: usize) -> Vec<u8> {
     out
 }
 
-/// 5780-6.1-03 and 5780-6.1-06 at once.
+/// 5780-6.1-03 and 5780-6.1-06 together.
 #[test]
 fn padding_comes_from_elsewhere_too() {
     let mut world = World::with(discovering());
@@ -326,7 +327,7 @@ fn malformed_attributes_are_refused() {
     }
 }
 
-/// 5780-6.1-09: Binding is answered here, also while clients of TURN are sent elsewhere.
+/// 5780-6.1-09: Binding is served here, even while clients of TURN are redirected.
 #[test]
 fn nobody_is_sent_elsewhere_for_discovery() {
     let alternates = AlternateServers::of(vec![addr("203.0.113.99:3478")]);
@@ -336,8 +337,8 @@ fn nobody_is_sent_elsewhere_for_discovery() {
     assert!(answered.message().first(AttributeType::ALTERNATE_SERVER).is_none());
 }
 
-/// Wherever the answer comes from or goes to, it is one of the budget: half of the figure is for
-/// Binding, and a second of that is granted at once.
+/// The response is charged to the budget, regardless of its source and destination. Half of the
+/// budget is for Binding, and a burst of one second is available immediately.
 #[test]
 fn strangers_have_one_budget_for_all_addresses() {
     let policy =

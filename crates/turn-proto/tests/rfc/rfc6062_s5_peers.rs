@@ -1,4 +1,4 @@
-//! RFC 6062 §§4.1, 5.3, 5.5: peers that connect, and the parts that end with an allocation.
+//! RFC 6062 §§4.1, 5.3, 5.5: peers that connect, and connections that close with an allocation.
 
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ fn the_nonce_of_the_allocation_is_good_for_its_data_connections() {
     );
     let mut data = alice(2);
     data.nonce = client.nonce.clone();
-    // Sealed at once: it is not challenged first.
+    // The client seals the request immediately, without a challenge.
     bind(&mut world, &mut data, connection).success();
     let mut third = alice(3);
     third.nonce = client.nonce;
@@ -126,7 +126,7 @@ fn a_client_has_as_many_connections_as_it_may() {
     assert_eq!(refused, PeerRefusal::TooMany);
 }
 
-/// A Connect whose peer accepts it after the time limit has failed: the server has closed the
+/// A Connect has failed if the peer accepts it after the time limit. The server has closed the
 /// connection, and the response to the client has no number.
 #[test]
 fn a_peer_that_accepts_too_late_is_not_told() {
@@ -197,7 +197,7 @@ fn a_connection_can_be_bound_until_its_time_is_over() {
     }
 }
 
-/// The end of one wait takes no other connection with it.
+/// The end of a wait closes no other connection.
 #[test]
 fn each_connection_has_its_own_end() {
     let mut world = tcp_world();
@@ -212,7 +212,7 @@ fn each_connection_has_its_own_end() {
     bind(&mut world, &mut alice(2), late).success();
 }
 
-/// The end of one relayed address of two takes the connections of its family with it, and no other.
+/// The end of one of two relayed addresses closes the connections of its family, and no others.
 #[test]
 fn a_half_takes_its_own_connections_with_it() {
     let mut world = tcp_world();
@@ -398,7 +398,7 @@ fn a_reload_closes_connections_with_peers_that_are_forbidden() {
     world.apply(policy);
     assert_eq!(world.connections.keys().collect::<Vec<_>>(), [&stays]);
     assert_eq!(world.record().connections, 1);
-    // And with relaying switched off what lives may go on.
+    // Disabling relaying keeps live connections.
     world.apply(Policy { tcp_relaying: false, ..world.policy.clone() });
     assert_eq!(world.record().connections, 1);
 }

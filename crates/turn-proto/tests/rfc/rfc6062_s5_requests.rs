@@ -52,7 +52,7 @@ fn tcp_is_relayed_only_where_it_is_served() {
         assert_eq!(fate.dropped(), DropReason::UnexpectedMethod, "there is no such method");
     }
 
-    // The same of UDP; what is there already goes on.
+    // Likewise for UDP. Existing allocations continue.
     let mut world = tcp_world();
     let mut caller = Client::new(1000);
     caller.allocate(&mut world);
@@ -100,7 +100,7 @@ fn what_is_said_of_datagrams_is_refused_before_anything_else() {
         (AttributeType::RESERVATION_TOKEN, &[1, 2, 3, 4, 5, 6, 7, 8]),
     ];
     for (kind, value) in kinds {
-        // With IPv6 over IPv4 DONT-FRAGMENT alone would be 420, and the token 508.
+        // With IPv6 over IPv4, only DONT-FRAGMENT would be 420, and only the token 508.
         let reply = try_allocate(&mut world, &mut client, |builder| {
             builder.attribute(kind, value);
         });
@@ -209,7 +209,7 @@ fn peers_are_judged_before_they_are_called() {
         assert_eq!((peer, refused.code()), (peer, Some(403)));
     }
     connect(&mut world, &mut client, &relayed.to_string()).refused(403);
-    // A port that relays datagrams may be somebody else's for TCP.
+    // For TCP, another process may own a port that relays datagrams.
     connect(&mut world, &mut client, &udp.to_string()).refused(403);
     assert!(world.held.is_empty());
     world.hold = false;
@@ -316,7 +316,7 @@ fn every_connection_has_a_number_of_its_own() {
     }
     let gaps = ids.iter().zip(ids.iter().skip(1)).map(|(one, next)| next - one);
     assert!(gaps.collect::<std::collections::BTreeSet<_>>().len() > 32, "they are not counted up");
-    // That was the last that there is room for.
+    // The previous connection took the last slot.
     connect(&mut world, &mut client, PEER).refused(508);
     allocate(&mut world, &mut alice(2));
 }
@@ -330,7 +330,7 @@ fn a_connection_waits_thirty_seconds_for_the_client() {
     let id = id_of(&connect(&mut world, &mut client, PEER).success());
     world.advance(std::time::Duration::from_millis(29_900));
     assert_eq!(world.connections.len(), 1);
-    // The deadline holds by itself.
+    // The deadline applies without the timer.
     world.advance_silently(secs(1));
     bind(&mut world, &mut alice(2), id).refused(400);
     world.advance(secs(1));
@@ -370,7 +370,7 @@ fn a_number_is_good_once() {
     };
     data.ask(&mut world, Method::CONNECTION_BIND, malformed).refused(400);
     bind(&mut world, &mut data, id ^ 1).refused(400);
-    // Nor does a control connection become one.
+    // A control connection does not become a data connection.
     bind(&mut world, &mut client, id).refused(400);
     bind(&mut world, &mut data, id).success();
     bind(&mut world, &mut alice(3), id).refused(400);
@@ -468,7 +468,7 @@ fn what_follows_a_connection_bind_is_held() {
     );
     assert_eq!(verdict, Verdict::Hold);
     assert!(matches!(world.server.poll_command(), Some(Command::FindUser { .. })));
-    // What can be refused at once is.
+    // A request that can be refused immediately does not wait.
     world.hold = false;
     let mut stranger = alice(2);
     let bare = stranger.bare(Method::CONNECTION_BIND, |_| ());

@@ -59,7 +59,7 @@ impl Mint {
         self.sealing(&plain[..len])
     }
 
-    /// A token with these bytes in it.
+    /// Returns a token that contains these bytes.
     fn sealing(&self, plain: &[u8]) -> Token {
         let nonce = *b"twelve bytes";
         let payload = Payload { msg: plain, aad: self.server.as_bytes() };
@@ -90,8 +90,8 @@ fn refusal_at(world: &mut World, port: u16, kid: &'static str, token: Token) -> 
     world.refusals().pop().unwrap()
 }
 
-/// 7635-4-01, 7635-6.1-01: where tokens are taken, a 401 names this server for the authorization
-/// server, beside the attributes for passwords; a 438 does not.
+/// 7635-4-01, 7635-6.1-01: if tokens are accepted, a 401 names this server for the authorization
+/// server, next to the attributes for passwords. A 438 does not.
 #[test]
 fn a_401_says_what_to_ask_a_token_for() {
     let mut world = world();
@@ -124,8 +124,8 @@ fn nobody_is_told_of_tokens_where_none_are_taken() {
     assert_eq!(reply.refused(420).unknown(), [AttributeType::ACCESS_TOKEN]);
 }
 
-/// 7635-6.2-01, 7635-4-02, 7635-5-01: both ciphers, both kinds of integrity; the answer is sealed
-/// with the session key, and so are the requests that follow, without a token.
+/// 7635-6.2-01, 7635-4-02, 7635-5-01: both ciphers, with both kinds of integrity. The response is
+/// sealed with the session key, and so are the following requests without a token.
 #[test]
 fn a_token_lets_its_client_in() {
     for (kid, algorithm) in [("long", AES_256), ("short", AES_128)] {
@@ -142,7 +142,7 @@ fn a_token_lets_its_client_in() {
     }
 }
 
-/// 7635-5-01: MESSAGE-INTEGRITY-SHA256 without password algorithms, which tokens have no use for.
+/// 7635-5-01: MESSAGE-INTEGRITY-SHA256 without password algorithms, which tokens do not use.
 #[test]
 fn an_answer_has_the_integrity_of_its_request() {
     let mut world = world();
@@ -158,8 +158,8 @@ fn an_answer_has_the_integrity_of_its_request() {
     assert!(answer.verify(&key) && answer.integrity().sha1.is_none());
 }
 
-/// Clients made for coturn seal with the first 16 bytes of the session key; only where that was
-/// said.
+/// Clients written for coturn seal with the first 16 bytes of the session key. This is accepted
+/// only if configured.
 #[test]
 fn coturns_clients_are_let_in_where_that_was_said() {
     let mut policy = taking_tokens();
@@ -224,7 +224,7 @@ fn an_altered_token_is_refused() {
     for plain in [&[][..], &[0, 20], &[0xFF; 40], &[0; 14]] {
         assert_eq!(refusal(&mut world, "long", mint.sealing(plain)), Refusal::BadToken);
     }
-    // A session key that could be guessed, and a token longer than anybody needs.
+    // A session key that could be guessed, and a token of excessive length.
     let weak = Mint { mac_key: vec![1; 15], ..mint.clone() }.token();
     assert_eq!(refusal(&mut world, "long", weak), Refusal::BadToken);
     let long = mint.sealing(&[0; 600]);
@@ -247,7 +247,7 @@ fn the_shortest_session_key_and_the_longest_token_are_taken() {
     assert_eq!(refusal(&mut world, "long", longer), Refusal::BadToken);
 }
 
-/// 7635-9-01: a request with a token is judged by it alone, though the password be right.
+/// 7635-9-01: only the token decides about a request with a token, even if the password is right.
 #[test]
 fn nothing_falls_back_to_a_password() {
     let mut world = world();
@@ -300,7 +300,7 @@ fn a_token_is_good_around_its_time() {
     }
 }
 
-/// 7635-7-03: no lifetime goes beyond the token, and the allocation ends with it.
+/// 7635-7-03: no lifetime exceeds the token, and the allocation expires with the token.
 #[test]
 fn an_allocation_does_not_outlive_its_token() {
     let mut world = world();
@@ -317,8 +317,8 @@ fn an_allocation_does_not_outlive_its_token() {
     assert_eq!(world.ends(), [EndReason::Expired]);
 }
 
-/// 7635-7-03: another token prolongs it, of the same key or of the next one; from then on requests
-/// are integrity by its content.
+/// 7635-7-03: another token of any key in the configuration prolongs the allocation. From then on
+/// the content of this token provides the integrity key.
 #[test]
 fn a_newer_token_prolongs() {
     let mut world = world();
@@ -334,7 +334,7 @@ fn a_newer_token_prolongs() {
         client.permit(&mut world, &[PEER]).success();
         assert_eq!(*world.record().user, *kid);
     }
-    // One that has run out does not, but may give back what it has.
+    // An expired token does not prolong the allocation, and can still delete it.
     world.advance(secs(100));
     client = client.with_token("long", Mint { made: 5, ..first }.token());
     assert_eq!(client.refresh(&mut world, Some(3600)).code(), Some(401));
@@ -342,8 +342,8 @@ fn a_newer_token_prolongs() {
     assert_eq!(world.server.allocation_count(), 0);
 }
 
-/// 7635-7-03: a Refresh without a token, sealed with the session key, goes as far as the last token
-/// does, while its key is there.
+/// 7635-7-03: a Refresh without a token, sealed with the session key, lasts until the expiry of the
+/// last token, while the key of the token is configured.
 #[test]
 fn a_refresh_without_a_token_goes_no_further_than_the_last_one() {
     let mut world = world();
@@ -365,7 +365,7 @@ fn a_refresh_without_a_token_goes_no_further_than_the_last_one() {
     assert_eq!(world.refusals().last(), Some(&Refusal::UnknownTokenKey));
 }
 
-/// 7635-7-04: tokens and passwords do not mix on one allocation, whatever the names are.
+/// 7635-7-04: tokens and passwords do not mix on an allocation, regardless of the names.
 #[test]
 fn an_allocation_stays_with_who_made_it() {
     let mut world = world();
@@ -399,9 +399,8 @@ fn quotas_count_by_token() {
     second.try_allocate(&mut world, |_| ()).success();
 }
 
-/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind comes by a connection of its own, without a known
-/// user, and is let in by the token of the allocation, wherever it comes from; another token is
-/// not.
+/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind arrives on a separate connection without a known
+/// user. The token of the allocation authenticates it from any address, and another token does not.
 #[test]
 fn a_token_binds_connections() {
     let policy = Policy { tcp_relaying: true, ..taking_tokens() };

@@ -1,5 +1,5 @@
-//! RFC 8016: a client that comes to have another 5-tuple keeps its allocation. Here both 5-tuples
-//! are one worker's; `rfc8016_workers.rs` has moves between workers.
+//! RFC 8016: a client with a new 5-tuple keeps its allocation. Here both 5-tuples belong to one
+//! worker. `rfc8016_workers.rs` has moves between workers.
 #![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
 
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ fn refresh_by(world: &mut World, client: &mut Client, ticket: &[u8]) -> Reply {
     })
 }
 
-/// A client with a channel, and the same client at another port that has shown its ticket there.
+/// Client with a channel, and the same client at another port after a Refresh by ticket.
 struct Moving {
     world: World,
     old: Client,
@@ -69,7 +69,8 @@ impl Moving {
     }
 }
 
-/// A connection on which a client is expected may be evicted, as the old path still serves it.
+/// A connection on which a client is expected may be evicted, because the old path still serves the
+/// client.
 #[test]
 fn one_path_carries_an_allocation_at_a_time() {
     let mut moving = Moving::new();
@@ -122,7 +123,8 @@ fn an_allocate_with_a_ticket_in_it_is_malformed() {
     reply.refused(400);
 }
 
-/// 8016-6-01: neither without authentication, nor where there is none.
+/// 8016-6-01: a ticket without authentication gets 401, and an open relay refuses mobility with
+/// 405.
 #[test]
 fn a_ticket_alone_is_no_credential() {
     let mut moving = Moving::new();
@@ -143,7 +145,7 @@ fn a_ticket_alone_is_no_credential() {
     assert_eq!(client.exchange(&mut world, &request).code(), Some(405));
 }
 
-/// 8016-3.2.2-01, 8016-3.2.2-02: the lifetime counts anew, and permissions and channels are there.
+/// 8016-3.2.2-01, 8016-3.2.2-02: the lifetime starts anew, and permissions and channels remain.
 #[test]
 fn a_client_keeps_its_allocation_at_another_address() {
     let mut world = world();
@@ -175,7 +177,7 @@ fn a_client_keeps_its_allocation_at_another_address() {
 fn data_goes_to_the_old_address_until_the_client_sends_from_the_new_one() {
     let mut moving = Moving::new();
     assert_eq!(moving.heard_at(), 1000);
-    // The old one is as good as ever in the other direction, too.
+    // The old 5-tuple remains valid in the other direction, too.
     assert_eq!(moving.old.send_channel(&mut moving.world, 0x4000, b"a").to_peer(), b"a");
     moving.old.permit(&mut moving.world, &[PEER]).success();
     assert_eq!(moving.heard_at(), 1000);
@@ -202,8 +204,8 @@ fn whatever_a_client_sends_from_the_new_address_completes_the_move() {
     assert_eq!(moving.heard_at(), 2000);
 }
 
-/// 8016-3.2.2-07: the same request again is answered again; the ticket in it is good for nothing
-/// else.
+/// 8016-3.2.2-07: a retransmission gets the response again, and the ticket in the request is
+/// otherwise invalid.
 #[test]
 fn a_retransmission_is_answered_alike_and_the_old_ticket_is_void() {
     let mut world = world();
@@ -222,13 +224,14 @@ fn a_retransmission_is_answered_alike_and_the_old_ticket_is_void() {
     assert!(matches!(&heard, Fate::ToClient { to, .. } if to.port() == 1000), "not yet: {heard:?}");
 
     refresh_by(&mut world, &mut Client::new(3000), &ticket).refused(400);
-    // Where it was used it is good for another transaction, if the answer was missed.
+    // On the 5-tuple of its first use the ticket is valid for another transaction, if the response
+    // was lost.
     let anew = refresh_by(&mut world, &mut new, &ticket).success();
     refresh_by(&mut world, &mut Client::new(3000), &ticket_of(&first)).refused(400);
     refresh_by(&mut world, &mut Client::new(3000), &ticket_of(&anew)).success();
 }
 
-/// 8016-3.2.2-03, 8016-3.3-01: whatever is no ticket of ours touches nothing.
+/// 8016-3.2.2-03, 8016-3.3-01: an invalid ticket has no effect.
 #[test]
 fn a_bad_ticket_is_refused_and_changes_nothing() {
     let mut world = world();
@@ -246,7 +249,7 @@ fn a_bad_ticket_is_refused_and_changes_nothing() {
     }
     let shown = world.record();
     assert_eq!((shown.expires, shown.five_tuple), (before.expires, before.five_tuple));
-    // One of a server that had another key, and one of an allocation that has ended.
+    // A ticket of a server with another key, and a ticket of an ended allocation.
     let mut policy = mobile();
     policy.ticket_key = turn_types::Secret::new([8; 32]);
     let (_, foreign) = allocate(&mut World::with(policy), &mut Client::new(1000));
@@ -267,8 +270,8 @@ fn the_ticket_of_another_user_is_refused() {
     refresh_by(&mut world, &mut Client::new(2001), &ticket).success();
 }
 
-/// 8016-3.2.2-06: on its own 5-tuple it is a Refresh like any other; on another allocation's it is
-/// refused.
+/// 8016-3.2.2-06: on the allocation's own 5-tuple, a Refresh by ticket is an ordinary Refresh. On
+/// another allocation's 5-tuple it is refused.
 #[test]
 fn a_five_tuple_belongs_to_one_allocation() {
     let mut world = world();
@@ -298,7 +301,7 @@ fn a_client_may_change_its_mind() {
     assert_eq!(moving.heard_at(), 3000);
 }
 
-/// LIFETIME 0 by ticket ends an allocation that the client can no longer reach.
+/// LIFETIME 0 by ticket deletes an allocation that the client can no longer reach.
 #[test]
 fn an_allocation_can_be_given_back_from_elsewhere() {
     let mut world = world();
@@ -313,7 +316,7 @@ fn an_allocation_can_be_given_back_from_elsewhere() {
     assert_eq!(new.try_allocate(&mut world, |_| ()).code(), None, "the 5-tuple is free");
 }
 
-/// The end of a connection does not end a mobile allocation; ports and quota stay taken.
+/// A mobile allocation survives its connection, with its ports and quota.
 #[test]
 fn an_allocation_outlives_its_connection() {
     let mut policy = mobile();
@@ -333,15 +336,15 @@ fn an_allocation_outlives_its_connection() {
     let next = ticket_of(&refresh_by(&mut world, &mut new, &ticket).success());
     new.send_channel(&mut world, 0x4000, b"x").to_peer();
     assert_eq!(world.from_peer(relayed, PEER, b"x").to_client()[4..], *b"x");
-    // The same 5-tuple may be that of a new connection; nobody mixes them up.
+    // A new connection may have the 5-tuple of the old connection, and the two are not confused.
     assert_eq!(old.refresh(&mut world, None).code(), Some(437));
     new.refresh(&mut world, Some(0)).success();
     refresh_by(&mut world, &mut Client::new(3000), &next).refused(400);
     assert_eq!(world.server.allocation_count(), 0);
 }
 
-/// The end of the old connection is the end of the wait (RFC 8016 §3.2.2), and that of the new one
-/// takes nothing from the old.
+/// The end of the old connection ends the wait (RFC 8016 §3.2.2). The end of the new connection
+/// does not affect the old connection.
 #[test]
 fn the_end_of_either_connection_leaves_the_other() {
     for old_ends in [true, false] {
@@ -360,7 +363,7 @@ fn the_end_of_either_connection_leaves_the_other() {
     }
 }
 
-/// Without its client an allocation ends when it would have.
+/// Without a client, an allocation expires as usual.
 #[test]
 fn one_that_nobody_comes_back_for_ends_in_time() {
     let mut world = world();
@@ -372,7 +375,8 @@ fn one_that_nobody_comes_back_for_ends_in_time() {
     assert_eq!(world.ends(), [EndReason::Expired]);
 }
 
-/// A ticket is void when its allocation has expired, also before the server reclaims it.
+/// A ticket is void after the expiry of the allocation, even before the server reclaims the
+/// allocation.
 #[test]
 fn a_ticket_expires_with_its_allocation() {
     for (age, code) in [(599, None), (600, Some(400))] {
@@ -413,7 +417,7 @@ fn routes_move_with_the_client() {
     assert_eq!(of(&moving.world), [moving.old.path.five_tuple]);
     moving.new.send_channel(&mut moving.world, 0x4000, b"x").to_peer();
     assert_eq!(of(&moving.world), [moving.new.path.five_tuple]);
-    // To a stream nobody else forwards, but data can be brought here.
+    // A fast path cannot forward to a stream, but can deliver the data to the worker.
     let mut stream = Client::new(3000).over(Transport::Tcp);
     refresh_by(&mut moving.world, &mut stream, &moving.ticket).success();
     stream.permit(&mut moving.world, &[PEER]).success();
@@ -436,8 +440,7 @@ fn tickets_are_opaque() {
     }
 }
 
-/// A client on the move has to be authentic: a wrong password is refused before the ticket is
-/// looked at.
+/// A moving client must be authentic. A wrong password is refused before the ticket is verified.
 #[test]
 fn a_wrong_password_moves_nothing() {
     let mut world = world();
@@ -469,14 +472,14 @@ fn a_client_moves_to_a_connection_where_it_could_allocate_by_it() {
     refresh_by(&mut world, &mut client(2002, Transport::Tcp), &third).refused(508);
     assert_eq!(world.refusals().last(), Some(&Refusal::ConnectionShare));
     assert!(world.is_open(relayed), "it stays where it is");
-    // Its ticket is still good, over UDP, and for its end.
+    // The ticket is still valid over UDP, and can delete the allocation.
     let third = ticket_of(&refresh_by(&mut world, &mut Client::new(3002), &third).success());
     let ends = client(2002, Transport::Tcp).ask(&mut world, Method::REFRESH, |b| {
         b.mobility_ticket(&third).lifetime(0);
     });
     ends.success();
     assert!(!world.is_open(relayed));
-    // A client that has left its connection leaves the slot to another one.
+    // A client that has left its connection releases the slot for another client.
     let (_, other) = allocate(&mut world, &mut Client::new(1003));
     refresh_by(&mut world, &mut client(2003, Transport::Tcp), &other).refused(508);
     let mut back = Client::new(3000);
@@ -486,7 +489,8 @@ fn a_client_moves_to_a_connection_where_it_could_allocate_by_it() {
     refresh_by(&mut world, &mut client(2003, Transport::Tcp), &other).success();
 }
 
-/// Otherwise one account that passes through a network leaves no allocation to those who stay.
+/// Otherwise an account that passes through a network would use up the allocations of the remaining
+/// clients.
 #[test]
 fn an_allocation_counts_where_its_client_is() {
     let mut policy = mobile();

@@ -77,7 +77,7 @@ fn an_answered_move_outlives_an_upgrade() {
     for has_refreshed in [false, true] {
         let mut moving = Moving::new();
         if has_refreshed {
-            // By its old 5-tuple, which is in use until then.
+            // The old 5-tuple is in use until then.
             moving.old.refresh(&mut moving.workers.worlds[0], None).success();
         }
         moving.workers = upgrade(&mut moving.workers);

@@ -1,4 +1,4 @@
-//! RFC 8016 where the new 5-tuple is another worker's: the allocation follows its client, whole.
+//! RFC 8016 with a new 5-tuple at another worker: the complete allocation follows its client.
 #![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
 
 use stun_wire::{AttributeType, Method};
@@ -8,8 +8,8 @@ use turn_types::Transport;
 use crate::support::workers::*;
 use crate::support::*;
 
-/// 8016-3.2.2-05: it stays where it is until the client sends from the new 5-tuple, and then is
-/// there.
+/// 8016-3.2.2-05: the allocation remains at its worker until the client sends from the new 5-tuple,
+/// and then moves.
 #[test]
 fn an_allocation_follows_its_client_once_it_is_heard() {
     let mut moving = Moving::new();
@@ -31,7 +31,8 @@ fn an_allocation_follows_its_client_once_it_is_heard() {
     assert!(moving.workers.worlds[0].ends().is_empty(), "nothing has ended");
 }
 
-/// 8016-3.2.2-02: permissions, channels and all requests go on; and so does the end.
+/// 8016-3.2.2-02: permissions, channels and all requests continue to work, and the allocation
+/// expires as usual.
 #[test]
 fn it_is_whole_at_its_new_place() {
     let mut moving = Moving::new();
@@ -45,7 +46,7 @@ fn it_is_whole_at_its_new_place() {
     moving.workers.check();
 }
 
-/// A request moves it as data does, and is answered by the worker that it came to.
+/// A request moves the allocation as data does. The worker that received the request responds.
 #[test]
 fn a_request_waits_for_its_allocation() {
     let mut moving = Moving::new();
@@ -70,7 +71,7 @@ fn a_retransmission_is_answered_alike() {
     let request = new.sealed(&mut workers.worlds[1], Method::REFRESH, |b| {
         b.mobility_ticket(&ticket);
     });
-    // One that comes while the other worker is asked is not asked twice.
+    // A retransmission during the query to the other worker causes no second query.
     assert!(matches!(workers.worlds[1].from_client(&new.path, &request), Fate::Wait));
     let twice = workers.worlds[1].from_client(&new.path, &request).dropped();
     assert_eq!(twice, DropReason::AlreadyPending);
@@ -92,14 +93,14 @@ fn the_worker_that_has_it_judges() {
     altered[20] ^= 1;
     workers.refresh_by(2, &mut Client::new(3000), &altered).refused(400);
     workers.refresh_by(2, &mut Client::new(3000), &ticket).success();
-    // Whoever is expected there is nobody else.
+    // The expected client is the only user of this 5-tuple.
     let mut thief = Client::new(3000).as_bob();
     thief.refresh(&mut workers.worlds[2], None).refused(441);
     let taken = Client::new(3000).try_allocate(&mut workers.worlds[2], |_| ());
     assert_eq!(taken.code(), Some(437));
 }
 
-/// Back and forth, and with the first worker no longer knowing of it.
+/// The allocation moves back and forth, and the first worker has no trace of it in between.
 #[test]
 fn a_client_may_move_again_and_again() {
     let mut moving = Moving::new();
@@ -115,7 +116,7 @@ fn a_client_may_move_again_and_again() {
     }
 }
 
-/// The client was heard of at a third worker since: the second has nothing to fetch.
+/// The client has appeared at a third worker since, so the second worker has nothing to fetch.
 #[test]
 fn the_last_ticket_counts() {
     let mut moving = Moving::new();
@@ -131,8 +132,8 @@ fn the_last_ticket_counts() {
     third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").to_peer();
 }
 
-/// A worker that cannot be reached is asked again for a while; then the client is told 500, nothing
-/// is lost, and the same ticket is good later.
+/// An unreachable worker is queried repeatedly. Then the client gets 500, nothing is lost, and the
+/// same ticket is still valid later.
 #[test]
 fn a_worker_that_cannot_be_asked_is_asked_again() {
     let mut moving = Moving::new();
@@ -155,8 +156,8 @@ fn a_worker_that_cannot_be_asked_is_asked_again() {
     moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
 }
 
-/// The other worker's answer is lost: it is asked again and answers alike, though the ticket is
-/// void by then.
+/// The other worker's response is lost. A repeated query gets an equal response, although the
+/// ticket is void by then.
 #[test]
 fn an_answer_that_is_lost_is_asked_for_again() {
     let mut moving = Moving::new();
@@ -176,8 +177,8 @@ fn an_answer_that_is_lost_is_asked_for_again() {
     moving.workers.refresh_by(1, &mut Client::new(4000), &ticket_of(&reply)).success();
 }
 
-/// A client that missed the answer and begins another transaction where it is shows the ticket
-/// before.
+/// A client that missed the response, and starts another transaction on that 5-tuple, shows the
+/// previous ticket.
 #[test]
 fn a_client_that_missed_the_answer_may_ask_anew() {
     let mut workers = Workers::new();
@@ -191,19 +192,19 @@ fn a_client_that_missed_the_answer_may_ask_anew() {
         let ticket = if at == 0 {
             first.clone()
         } else {
-            // The last one that it heard of, from where it was before.
+            // Its last known ticket, sent from its previous 5-tuple.
             ticket_of(&workers.refresh_by(0, &mut Client::new(2000), &first).success())
         };
         let missed = ticket_of(&workers.refresh_by(at, &mut new, &ticket).success());
         let second = ticket_of(&workers.refresh_by(at, &mut new, &ticket).success());
         assert_ne!(missed, second);
-        // From anywhere else it is void.
+        // The ticket is void from any other 5-tuple.
         workers.refresh_by(2, &mut Client::new(3000), &ticket).refused(400);
     }
 }
 
-/// A ticket that is shown while the allocation is between two workers, at a third one or at the one
-/// that it leaves: the client is answered when it has arrived.
+/// A ticket arrives while the allocation is between two workers, at a third worker or at the source
+/// worker. The client gets the response after the arrival of the allocation.
 #[test]
 fn a_ticket_is_good_while_the_allocation_is_on_its_way() {
     for at in [2, 0] {
@@ -225,8 +226,7 @@ fn a_ticket_is_good_while_the_allocation_is_on_its_way() {
     }
 }
 
-/// A message that is lost on the way to fetch it: it is sent again, and nothing that the client
-/// sent is lost.
+/// A lost message to fetch the allocation is repeated, and none of the client's packets is lost.
 #[test]
 fn what_was_not_fetched_is_asked_for_again() {
     let mut moving = Moving::new();
@@ -241,7 +241,8 @@ fn what_was_not_fetched_is_asked_for_again() {
     assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
 }
 
-/// The end of the old connection sends it to where its client is about to be; without one it waits.
+/// The end of the old connection sends the allocation to the expected location of the client.
+/// Without an expected location the allocation waits.
 #[test]
 fn the_end_of_the_old_connection_completes_the_move() {
     let mut moving = Moving::over(Transport::Tcp);
@@ -250,7 +251,7 @@ fn the_end_of_the_old_connection_completes_the_move() {
     world.carry_out();
     moving.workers.exchange();
     assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
-    // And if that one has ended by then, it waits there for another ticket.
+    // If the new connection has also closed by then, the allocation waits there for another ticket.
     let mut moving = Moving::over(Transport::Tcp);
     for (at, client) in [(1, &moving.new), (0, &moving.old)] {
         let world = &mut moving.workers.worlds[at];
@@ -267,7 +268,7 @@ fn the_end_of_the_old_connection_completes_the_move() {
     assert_eq!(moving.workers.heard_at(moving.relayed), (2, 3000));
 }
 
-/// It could not leave: it goes on where it was.
+/// The allocation could not move, and continues at its worker.
 #[test]
 fn one_that_cannot_leave_stays() {
     let mut moving = Moving::new();
@@ -288,7 +289,7 @@ fn one_that_cannot_leave_stays() {
     assert_eq!(moving.workers.worlds[1].after_queue, [Ok((peer(PEER), b"x".to_vec()))]);
 }
 
-/// A reload that it missed on the way is made up for.
+/// A reload during the move is applied after the arrival.
 #[test]
 fn rules_that_changed_on_the_way_hold() {
     let mut moving = Moving::new();
@@ -300,7 +301,7 @@ fn rules_that_changed_on_the_way_hold() {
     assert_eq!(moving.workers.worlds[1].after_queue, [Err(DropReason::ChannelNotBound)]);
 }
 
-/// Routes are withdrawn at the old worker and told at the new one.
+/// Routes are withdrawn at the old worker and installed at the new worker.
 #[test]
 fn routes_move_with_the_allocation() {
     let mut moving = Moving::new();
@@ -324,8 +325,8 @@ fn one_that_does_not_come_is_forgotten() {
     moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(400);
 }
 
-/// 8016-3.2.2-08: packets during a move are relayed in their order, before or after the answer to
-/// the Refresh, before the allocation, or between requests.
+/// 8016-3.2.2-08: packets during a move are relayed in order of arrival, before or after the
+/// response to the Refresh, before the allocation, or between requests.
 #[test]
 fn what_is_sent_with_a_move_waits_and_keeps_its_order() {
     for looked_up in [false, true] {
@@ -363,7 +364,7 @@ fn what_is_sent_with_a_move_waits_and_keeps_its_order() {
     }
 }
 
-/// A refused Refresh releases the packets behind it; so does the end of the connection.
+/// A refused Refresh releases the packets after it, and so does the end of the connection.
 #[test]
 fn what_waits_for_nothing_is_dropped() {
     let mut moving = Moving::new();
@@ -485,7 +486,8 @@ fn an_allocation_can_be_given_back_at_another_worker() {
     third.try_allocate(world, |_| ()).success();
 }
 
-/// A worker serves the clients of its allocations, and those whose allocations may be on their way.
+/// A worker serves the clients of its allocations, and the clients of allocations that may be
+/// arriving.
 #[test]
 fn a_worker_serves_those_that_it_has_or_expects() {
     let mut moving = Moving::new();
@@ -500,8 +502,8 @@ fn a_worker_serves_those_that_it_has_or_expects() {
     assert_eq!(serves(&mut moving.workers), [[false, false], [false, false]]);
 }
 
-/// The more clients a worker expects, the fewer of them may be of one address: clients of other
-/// addresses can move to it.
+/// The more clients a worker expects, the fewer may have a common address. Clients of other
+/// addresses can move to the worker.
 #[test]
 fn the_clients_that_a_worker_expects_are_shared() {
     let mut workers = Workers::new();
@@ -554,8 +556,7 @@ fn a_queued_request_tells_that_it_had_waited_for_its_user() {
     assert_eq!(moving.workers.worlds[2].had_waited, [true]);
 }
 
-/// A client that sends more than its queue takes loses the newest, and is told of by a reason of
-/// its own.
+/// A client that exceeds its queue loses the newest packets, with a separate drop reason.
 #[test]
 fn a_queue_is_bounded() {
     let mut moving = Moving::new();
@@ -576,8 +577,8 @@ fn a_queue_is_bounded() {
     assert_eq!(moving.workers.worlds[1].after_queue.len(), taken);
 }
 
-/// The operator ends an allocation that is between two workers: it ends when it arrives, in any
-/// order of questions, and the others go on.
+/// The operator ends an allocation that is between two workers. The allocation ends on arrival, for
+/// any order of queries, and the others continue.
 #[test]
 fn an_operator_ends_what_is_on_its_way() {
     for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {

@@ -1,5 +1,5 @@
-//! RFC 8489 §6: processing of a message before its method counts, and how answers are
-//! made.
+//! RFC 8489 §6: processing of a message before the rules of its method apply, and the form of
+//! responses.
 
 use stun_wire::{
     ATTRIBUTES_MAX, AttributeType, Class, MessageBuilder, Method, TransactionId, value,
@@ -19,7 +19,7 @@ fn binding(client: &mut Client) -> Vec<u8> {
     client.bare(Method::BINDING, |_| ())
 }
 
-/// Returns true if a valid Binding request is answered as it should be.
+/// Checks that a valid Binding request gets the right response.
 fn still_serves(world: &mut World, client: &mut Client) {
     let request = binding(client);
     let reply = client.exchange(world, &request);
@@ -74,7 +74,7 @@ fn an_answer_has_the_method_and_the_transaction_of_its_request() {
     assert_eq!(client.try_allocate(&mut world, |_| ()).bytes[..2], [0x01, 0x03]);
 }
 
-/// They would take as much time as a hundred requests, before the sender is known.
+/// Such requests would take as much time as a hundred requests, before the sender is known.
 #[test]
 fn requests_have_a_bounded_size_and_number_of_attributes() {
     let mut world = World::new();
@@ -103,8 +103,8 @@ fn requests_have_a_bounded_size_and_number_of_attributes() {
     }
 }
 
-/// 8489-6.1-01, 8489-6.1-02: no error answer is too large for a path of unknown MTU, whatever the
-/// operator's words and however large the request.
+/// 8489-6.1-01, 8489-6.1-02: no error response is too large for a path of unknown MTU, for any
+/// length of the operator's texts and of the request.
 #[test]
 fn error_answers_fit_a_packet_of_576_bytes() {
     let mut policy = policy();
@@ -127,12 +127,12 @@ fn error_answers_fit_a_packet_of_576_bytes() {
         unknown = unknown.and(AttributeType(kind), []);
     }
     let reply = client.exchange(&mut world, &unknown.bare());
-    // Reply::decode has looked at the length of each.
+    // Reply::decode has checked the length of each response.
     assert_eq!(reply.code(), Some(420));
 }
 
-/// 8489-6.3-01, 8656-5-01: authentication comes before unknown attributes, and both before the
-/// rules of the method.
+/// 8489-6.3-01, 8656-5-01: authentication precedes unknown attributes, and both precede the rules
+/// of the method.
 #[test]
 fn the_checks_run_in_the_rfcs_order() {
     let mut world = World::new();
@@ -142,7 +142,8 @@ fn the_checks_run_in_the_rfcs_order() {
     assert_eq!(client.exchange(&mut world, &bare).code(), Some(401));
     let permission = Forge::empty(&mut client, Method::CREATE_PERMISSION).bare();
     assert_eq!(client.exchange(&mut world, &permission).code(), Some(401), "not 437");
-    // No transport (400) on a 5-tuple without allocation (437), but what is unknown is told first.
+    // No transport (400) on a 5-tuple without allocation (437), but unknown attributes are reported
+    // first.
     for method in [Method::ALLOCATE, Method::REFRESH] {
         let reply = client.ask(&mut world, method, |b| {
             b.attribute(UNKNOWN, &[1]);
@@ -180,7 +181,7 @@ fn methods_and_classes_that_are_not_ours_are_dropped_in_silence() {
     }
 }
 
-/// 8489-6.3-03: answers to nothing that we asked.
+/// 8489-6.3-03: responses without a request of this server.
 #[test]
 fn responses_are_dropped_in_silence() {
     let mut world = World::new();
@@ -289,7 +290,7 @@ fn a_request_on_its_way_is_not_taken_twice() {
     assert_eq!((world.server.allocation_count(), world.opened, world.looked_up), (1, 1, 1));
 }
 
-/// 8489-6.3.1-04: strangers leave nothing behind.
+/// 8489-6.3.1-04: unauthenticated sources cause no state.
 #[test]
 fn nothing_is_kept_for_requests_that_are_not_authenticated() {
     let mut world = World::new();
@@ -332,7 +333,7 @@ fn software_is_told_to_users_and_can_be_switched_off() {
     assert_eq!(software(&client.refresh(&mut world, None).refused(437)), told);
     assert_eq!(software(&client.try_allocate(&mut world, |_| ()).success()), told);
     assert_eq!(software(&client.refresh(&mut world, None).success()), told);
-    // An answer to a stranger is as small as it can be.
+    // A response to an unauthenticated source has the minimum size.
     let request = binding(&mut client);
     assert_eq!(software(&client.exchange(&mut world, &request)), None);
     let request = client.bare(Method::ALLOCATE, |_| ());
@@ -357,8 +358,8 @@ fn a_client_is_told_its_own_address() {
     }
 }
 
-/// 8489-6.3.1.2-01, 8656-7.2-33: an answer that had to wait goes back the way its request came; one
-/// that is ready at once is for the path it was asked on.
+/// 8489-6.3.1.2-01, 8656-7.2-33: a response that had to wait is sent on the path of its request. An
+/// immediate response is for the path of the request too.
 #[test]
 fn an_answer_leaves_by_the_path_of_its_request() {
     let mut world = World::new();
@@ -441,7 +442,7 @@ fn fingerprint_is_optional_and_checked() {
         let fate = world.from_client(&client.path, &wrong);
         assert_eq!(fate.dropped(), DropReason::BadFingerprint);
     }
-    // One that is not last does not count as one.
+    // A FINGERPRINT that is not the last attribute is ignored.
     let not_last = append(request, OPTIONAL, &[1, 2, 3, 4]);
     assert_eq!(world.from_client(&client.path, &not_last).dropped(), DropReason::BadFingerprint);
 }
@@ -457,7 +458,7 @@ fn of_a_repeated_attribute_the_first_counts() {
     assert_eq!(reply.success().lifetime(), 1200);
 }
 
-/// 8489-14-01: padding is nobody's business.
+/// 8489-14-01: the value of padding is ignored.
 #[test]
 fn padding_of_any_value_is_accepted() {
     let mut world = World::new();
@@ -469,7 +470,8 @@ fn padding_of_any_value_is_accepted() {
     assert_eq!(client.exchange(&mut world, &request).code(), None);
 }
 
-/// 8489-12-02: Binding asks for nothing and is never sent elsewhere, credentials or none.
+/// 8489-12-02: Binding requires no credentials and is never redirected, with or without
+/// credentials.
 #[test]
 fn binding_needs_no_credentials() {
     let mut world = World::new();
@@ -481,8 +483,8 @@ fn binding_needs_no_credentials() {
     assert_eq!(client.exchange(&mut world, &forged).code(), None);
 }
 
-/// Unauthenticated responses are bounded, prefix by prefix, Binding included; an authenticated
-/// client are is not.
+/// Unauthenticated responses are bounded for each prefix, including Binding. An authenticated
+/// client is not limited.
 #[test]
 fn strangers_have_a_budget_and_users_do_not() {
     let mut policy = policy();

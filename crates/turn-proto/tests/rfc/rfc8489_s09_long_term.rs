@@ -203,7 +203,7 @@ fn servers_with_one_secret_accept_the_nonces_of_each_other() {
     client.try_allocate(&mut second, |_| ()).success();
     challenged(&client.try_allocate(&mut server(b"of another", 1), |_| ()), 438);
 
-    // Its allocation stays where it is: tickets are each server's own.
+    // The allocation remains at its server, because tickets are valid only at their server.
     let mut mobile = Client::new(1001);
     let reply = mobile.try_allocate(&mut first, |b| _ = b.mobility_ticket(&[])).success();
     let ticket = reply.first(AttributeType::MOBILITY_TICKET).unwrap().to_vec();
@@ -232,7 +232,7 @@ fn the_realm_is_the_configured_one() {
     let request = Forge::empty(&mut client, Method::ALLOCATE).bare();
     let reply = client.exchange(&mut world, &request);
     assert_eq!(reply.first(AttributeType::REALM), Some(&b"example.com"[..]));
-    // Another realm is no realm of ours.
+    // An unknown realm does not exist at this server.
     let forge = Forge::empty(&mut client, Method::ALLOCATE)
         .with(AttributeType::USERNAME, "alice")
         .with(AttributeType::REALM, REALM)
@@ -262,8 +262,8 @@ fn incomplete_credentials_are_refused() {
     assert_eq!(world.looked_up, 0);
 }
 
-/// 8489-9.2.4-11, 8489-9.2.4-09, 8489-14.12-01: the list must be the one that was offered, the
-/// choice one of it.
+/// 8489-9.2.4-11, 8489-9.2.4-09, 8489-14.12-01: the list must equal the offered list, and must
+/// contain the chosen algorithm.
 #[test]
 fn altered_password_algorithms_are_refused() {
     let mut world = World::new();
@@ -345,7 +345,7 @@ fn a_userhash_stands_for_the_name() {
     assert_eq!(world.looked_up, 2, "once for the Allocate, once for what prolongs it");
 }
 
-/// 8489-9.2.4-13: with both integrity attributes only the SHA256 one is looked at.
+/// 8489-9.2.4-13: with both integrity attributes, only MESSAGE-INTEGRITY-SHA256 is verified.
 #[test]
 fn of_both_integrity_attributes_sha256_counts() {
     let mut world = World::new();
@@ -355,10 +355,10 @@ fn of_both_integrity_attributes_sha256_counts() {
         let mut client = Client::new(1000);
         let forge = Forge::new(&mut client, &mut world, Method::CREATE_PERMISSION);
         let mut request = forge.sealed_both(&client.key());
-        // MESSAGE-INTEGRITY (4 + 20 bytes) stands in front of MESSAGE-INTEGRITY-SHA256 (4 + 32).
+        // MESSAGE-INTEGRITY (4 + 20 bytes) precedes MESSAGE-INTEGRITY-SHA256 (4 + 32).
         let len = request.len();
         if flipped == AttributeType::MESSAGE_INTEGRITY {
-            // What SHA256 covers changes with it, so it is sealed anew.
+            // MESSAGE-INTEGRITY-SHA256 covers the changed bytes, so the message is sealed again.
             let mut wrong = request[..len - 36].to_vec();
             *wrong.last_mut().unwrap() ^= 1;
             request = reseal_sha256(wrong, &client.key());
@@ -374,8 +374,8 @@ fn of_both_integrity_attributes_sha256_counts() {
     }
 }
 
-/// Appends MESSAGE-INTEGRITY-SHA256 by hand: HMAC over the message so far, with the length as if it
-/// ended behind the attribute.
+/// Appends MESSAGE-INTEGRITY-SHA256 by hand: the HMAC of the message so far, with a length that
+/// includes the attribute.
 fn reseal_sha256(message: Vec<u8>, key: &IntegrityKey) -> Vec<u8> {
     use hmac::{Hmac, KeyInit as _, Mac as _};
     let mut covered = message.clone();
@@ -400,7 +400,7 @@ fn a_wrong_integrity_is_challenged() {
             *request.last_mut().unwrap() ^= 1 << bit;
             challenged(&client.exchange(&mut world, &request), 401);
         }
-        // Nor does anything else of the request pass when it was changed on the way.
+        // Any other change of the request on the way is refused as well.
         let mut request = sound.clone();
         let at = request.windows(5).position(|window| window == b"alice").unwrap();
         request[at..at + 5].copy_from_slice(b"bobby");
@@ -465,8 +465,8 @@ fn a_nonce_with_one_changed_character_is_refused() {
     assert_eq!(world.looked_up, 0);
 }
 
-/// The departure from 8489-9.2.4-01: a client without a nonce causes no look-up, with any
-/// else is wrong.
+/// The departure from 8489-9.2.4-01: a client without a nonce causes no look-up, whichever other
+/// parts are wrong.
 #[test]
 fn an_invalid_nonce_is_refused_before_anything_is_looked_up() {
     let mut world = World::new();
@@ -532,7 +532,7 @@ fn answers_are_sealed_as_the_algorithms_of_the_request_say() {
     }
 }
 
-/// 8489-9-01, 8489-9-02: attributes behind the integrity are not the client's.
+/// 8489-9-01, 8489-9-02: attributes after the integrity are not authentic, and are ignored.
 #[test]
 fn attributes_behind_the_integrity_are_ignored() {
     let mut world = World::new();
@@ -549,20 +549,20 @@ fn attributes_behind_the_integrity_are_ignored() {
         client.exchange(&mut world, &behind).refused(400);
         let unknown = append(without.sealed(kind, &key), AttributeType(0x7001), &[]);
         assert_eq!(client.exchange(&mut world, &unknown).code(), Some(400), "not 420");
-        // A name behind it is no name.
+        // A USERNAME after the integrity is ignored.
         let forge =
             Forge::new(&mut client, &mut world, Method::ALLOCATE).without(AttributeType::USERNAME);
         let request = append(forge.sealed(kind, &key), AttributeType::USERNAME, b"alice");
         refused_bare(&client.exchange(&mut world, &request));
     }
-    // MESSAGE-INTEGRITY behind MESSAGE-INTEGRITY-SHA256 neither helps nor harms.
+    // MESSAGE-INTEGRITY after MESSAGE-INTEGRITY-SHA256 has no effect.
     let forge = Forge::new(&mut client, &mut world, Method::CREATE_PERMISSION);
     let request = forge.sealed(IntegrityKind::Sha256, &client.key());
     let request = append(request, AttributeType::MESSAGE_INTEGRITY, &[0; 20]);
     client.exchange(&mut world, &request).refused(437);
 }
 
-/// 8489-16.1.2-02: one small answer to one request, since its source may be forged.
+/// 8489-16.1.2-02: a request gets one small response, because its source may be forged.
 #[test]
 fn a_challenge_is_small() {
     let mut world = World::new();
@@ -594,7 +594,7 @@ fn credentials_of_the_allocation_are_not_looked_up_again() {
     bob.nonce = client.nonce.clone();
     bob.refresh(&mut world, Some(0)).refused(441);
     assert_eq!((world.looked_up, world.server.allocation_count()), (3, 1));
-    // A new password counts from the next request on, for whoever has it.
+    // A new password applies from the next request on.
     world.users.insert("alice", "changed");
     client.password = "changed";
     client.refresh(&mut world, None).success();

@@ -1,4 +1,4 @@
-//! RFC 8489 §§10, 14.8: sending clients elsewhere.
+//! RFC 8489 §§10, 14.8: redirection of clients.
 
 use std::net::SocketAddr;
 
@@ -54,7 +54,7 @@ fn a_client_of_a_family_without_alternate_is_served() {
     assert_eq!(alternates(&reply), [addr(V4)]);
 }
 
-/// 8489-14.8-01: strangers are not sent anywhere, nor is anybody with wrong credentials.
+/// 8489-14.8-01: clients without credentials or with wrong credentials are not redirected.
 #[test]
 fn only_who_proved_the_password_is_redirected() {
     let mut world = redirecting(Some(V4), Some(V6));
@@ -72,7 +72,7 @@ fn only_who_proved_the_password_is_redirected() {
     assert_eq!(wrong.try_allocate(&mut world, |_| ()).code(), Some(401));
 }
 
-/// 8489-12-02: Binding is served where it was asked.
+/// 8489-12-02: Binding is served at the requested address.
 #[test]
 fn binding_is_not_redirected() {
     let mut world = redirecting(Some(V4), Some(V6));
@@ -81,7 +81,7 @@ fn binding_is_not_redirected() {
     assert_eq!(client.exchange(&mut world, &request).code(), None);
 }
 
-/// An allocation that is there stays where it is.
+/// Existing allocations remain at this server.
 #[test]
 fn live_allocations_are_not_redirected() {
     let mut world = World::new();
@@ -96,7 +96,8 @@ fn live_allocations_are_not_redirected() {
     Client::new(1001).try_allocate(&mut world, |_| ()).refused(300);
 }
 
-/// 8489-10-03, 8489-14.16-01: the name to look for in the other certificate, where there is one.
+/// 8489-10-03, 8489-14.16-01: the name to expect in the other certificate, if the transport has a
+/// certificate.
 #[test]
 fn the_domain_is_told_where_there_is_a_certificate() {
     for (transport, told) in [
@@ -113,8 +114,8 @@ fn the_domain_is_told_where_there_is_a_certificate() {
     }
 }
 
-/// Each transport has servers of its own; a transport without any, and a family without one among
-/// them, has the common ones.
+/// Each transport has separate servers. A transport without a server, and a family without a server
+/// of the transport, use the common servers.
 #[test]
 fn clients_go_to_servers_of_their_transport() {
     let (any, udp, tcp, tls) =

@@ -208,7 +208,7 @@ fn the_quota_of_a_user_counts_by_name() {
     let mut third = Client::new(3);
     third.try_allocate(&mut world, |_| ()).refused(486);
     Client::new(4).as_bob().allocate(&mut world);
-    // What one gives back another may take.
+    // A released slot is available to another client.
     first.refresh(&mut world, Some(0)).success();
     third.allocate(&mut world);
     let mut fourth = Client::new(5);
@@ -253,7 +253,7 @@ fn bandwidth_is_charged_with_headers() {
         assert_eq!(sent.count(), 100_000 / headers, "{peer}");
         world.advance_silently(secs(1));
     }
-    // Towards the client all of them are of its family.
+    // Packets to the client have the client's family, whatever the peer's family is.
     for (relayed, peer) in [(v4, PEER), (v6, PEER_V6)] {
         let received = (0..5000)
             .take_while(|_| matches!(world.from_peer(relayed, peer, b""), Fate::ToClient { .. }));
@@ -292,7 +292,7 @@ fn bandwidth_is_limited_in_each_direction() {
         }
     }
     for relayed in [out, back] {
-        // The rate for 10 s, and a bucket of one second, of packets with their headers.
+        // The rate for 10 s, and a bucket of one second, charged for packets with headers.
         let charged = relayed / 1000 * 1028;
         assert!((1_090_000..=1_101_000).contains(&charged), "{charged} bytes in 10 s");
     }

@@ -280,14 +280,14 @@ fn one_half_of_a_dual_allocation_will_do() {
     assert_eq!(reply.address_error(), Some((1, 440)));
     assert!(reply.relayed().len() == 1 && reply.relayed()[0].is_ipv6());
 
-    // No port left for one of them.
+    // No port is left for one of the families.
     let mut world = World::with(with_ports(50_000, 50_000));
     Client::new(1).allocate(&mut world);
     let reply = Client::new(2).try_allocate(&mut world, dual).success();
     assert_eq!(reply.address_error(), Some((1, 508)));
     Client::new(3).try_allocate(&mut world, dual).refused(508);
 
-    // One socket cannot be opened, then neither.
+    // If one socket cannot be opened, neither is opened.
     let mut world = World::new();
     world.broken.insert(IpFamily::V6);
     let mut client = Client::new(4);
@@ -321,7 +321,7 @@ fn redirection_needs_credentials_and_is_sealed() {
             .collect();
         assert_eq!((servers.len(), servers[0]), (2, first), "its own family first");
         assert!(!reply.has(AttributeType::ALTERNATE_DOMAIN), "there is no certificate");
-        // What is wrong anyway is said first.
+        // Errors in the request are reported first.
         client.ask(&mut world, Method::ALLOCATE, |_| ()).refused(400);
     }
     // 8489-10-03

@@ -280,7 +280,8 @@ mod waiting {
         let again = world.from_client(&client.path, &request).dropped();
         assert_eq!(again, DropReason::AlreadyPending);
         assert_eq!(world.server.allocation_count(), 0);
-        // Another Allocate of the same 5-tuple meanwhile: the first one counts.
+        // Another Allocate of the same 5-tuple arrives while the first waits. The first takes
+        // effect.
         world.hold = false;
         client.try_allocate(&mut world, |_| ()).refused(437);
         world.held.clear();
@@ -375,7 +376,7 @@ mod waiting {
         assert_eq!(world.held.len(), 4);
         assert_eq!(world.policy.relay[0].ports.used() + world.policy.relay[1].ports.used(), 0);
         assert_eq!(world.registry.0.lock().unwrap().allocations(), 0);
-        // One that comes too late is closed again.
+        // A socket that opens too late is closed again.
         let Command::OpenRelay { pending, relay, .. } = world.held[0] else { panic!() };
         world.held.clear();
         let late = Event::RelayOpened { pending, relay, result: Ok(()) };
@@ -405,7 +406,7 @@ mod waiting {
         let request = client.sealed(&mut world, Method::ALLOCATE, allocate);
         let fate = world.from_client(&client.path, &request);
         assert_eq!(fate.dropped(), DropReason::TooManyPending);
-        // Whoever needs no look-up is not kept out by those who do.
+        // Clients with a look-up do not block a client that needs no look-up.
         let mut other = Client::new(2);
         other.user = TIME_LIMITED;
         other.password = time_limited_password(SECRET, TIME_LIMITED).leak();

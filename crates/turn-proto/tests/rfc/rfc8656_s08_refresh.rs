@@ -41,7 +41,7 @@ fn lifetime_zero_deletes_at_once() {
 
 #[test]
 fn the_port_is_taken_until_its_socket_is_to_be_closed() {
-    // 8656-6-01: whoever gets the port next must be able to bind it
+    // 8656-6-01: the next owner of the port must be able to bind it
     let mut world = World::new();
     let mut client = Client::new(1);
     client.allocate(&mut world);

@@ -124,7 +124,7 @@ fn permissions_are_limited() {
     client.permit(&mut world, &["192.0.2.3:0", "192.0.2.1:0", "192.0.2.3:9"]).success();
     client.bind(&mut world, 0x4000, "192.0.2.4:1").refused(508);
     world.advance_silently(secs(300));
-    // Those that have run out do not count, whether reclaimed or not.
+    // Expired permissions do not count, whether reclaimed or not.
     client.permit(&mut world, &["192.0.2.7:0", "192.0.2.8:0", "192.0.2.9:0"]).success();
     assert_eq!(permissions(&world), 3);
 }

@@ -79,7 +79,7 @@ fn one_channel_one_peer() {
     let fate = world.from_peer(relayed, "192.0.2.20:1", b"x");
     assert_eq!(fate.dropped(), DropReason::NoPermission, "an error permits nobody");
     client.bind(&mut world, 0x4001, "192.0.2.10:5001").success();
-    // Another allocation has numbers of its own.
+    // Another allocation has separate numbers.
     let mut other = Client::new(2);
     other.allocate(&mut world);
     other.bind(&mut world, 0x4000, "192.0.2.20:1").success();
@@ -227,7 +227,7 @@ fn channel_data_goes_both_ways() {
         let bytes = world.from_peer(relayed, PEER, &payload).to_client();
         assert_eq!(bytes, channel_message(0x4000, &payload));
     }
-    // Also for what was sent by Send.
+    // Data from the peer is ChannelData even after a Send.
     client.send(&mut world, PEER, b"x").to_peer();
     let bytes = world.from_peer(relayed, PEER, b"y").to_client();
     assert_eq!(bytes, channel_message(0x4000, b"y"));

@@ -80,11 +80,11 @@ fn behind_nat_the_public_form_of_our_address_is_our_address() {
         client.permit(&mut world, &[&own]).success();
         assert_eq!(client.send(&mut world, &own, b"x").dropped(), DropReason::OwnAddress);
     }
-    // One permission, whichever form was named.
+    // Both forms of the address share a permission.
     assert_eq!(world.record().permissions, 1);
     let fate = world.from_peer(relayed, "10.0.0.5:22", b"x");
     assert_eq!(fate.dropped(), DropReason::OwnAddress);
-    // A rule about the public form counts too, and acts on what is live.
+    // A rule about the public form applies too, and also to live permissions.
     let mut policy = world.policy.clone();
     let own = [ip("10.0.0.5"), ip(RELAY_V4), ip(RELAY_V6)];
     let deny = [format!("{RELAY_V4}/32").parse().unwrap()];
@@ -120,7 +120,7 @@ fn strangers_share_a_budget_of_answers() {
     }
     // A burst of one second: a half for each kind.
     assert_eq!(answered, 10);
-    // Another network has its own, and whoever proves who they are needs none.
+    // Another network has a separate budget, and a client with credentials needs none.
     let mut other = Client::at("203.0.113.99:1");
     let request = other.bare(Method::BINDING, |_| ());
     other.exchange(&mut world, &request);
@@ -161,7 +161,7 @@ fn who_allocated_on_an_open_relay_has_no_key_afterwards() {
     closed.auth.open = false;
     world.apply(closed);
     client.log_in(&mut world);
-    // Nobody's name, and the key that stands for none.
+    // A request with an empty user name, and with the key for an empty name.
     let mut out = [0; 512];
     let id = client.next_transaction();
     let mut builder = MessageBuilder::new(&mut out, Class::Request, Method::REFRESH, id);
@@ -193,7 +193,7 @@ fn look_ups_for_strangers_are_within_the_budget() {
             assert_eq!(fate.dropped(), DropReason::VerificationBudget);
         }
     }
-    // Of ten responses a second, one may be about a failed verification.
+    // One of ten responses a second may be about a failed verification.
     assert_eq!((world.looked_up, answered), (1, 1));
 }
 
@@ -310,7 +310,7 @@ fn notices_that_nobody_polls_are_bounded() {
 
 #[test]
 fn a_reserved_port_is_no_peer_before_its_relay_is_open() {
-    // Somebody else on this host may have the port that was reserved.
+    // The reserved port may belong to another process on this host.
     let mut world = World::new();
     let mut client = Client::new(1);
     let reply = client.try_allocate(&mut world, |builder| {
@@ -361,8 +361,8 @@ fn a_rule_about_the_network_behind_nat_leaves_relays_in_reach() {
     // A reload of the same rules changes nothing.
     world.apply(world.policy.clone());
     first.send(&mut world, &other, b"x").to_peer();
-    // Services of the host, the form that the rule names, and the rest of that network stay out of
-    // reach.
+    // Services of the host, the form named by the rule, and the other addresses of that network
+    // remain unreachable.
     let service = format!("{RELAY_V4}:22");
     first.bind(&mut world, 0x4001, &service).refused(403);
     assert_eq!(first.send(&mut world, &service, b"x").dropped(), DropReason::OwnAddress);
@@ -383,7 +383,7 @@ fn an_allocation_outlives_the_opening_of_the_relay() {
     client.refresh(&mut world, None).success();
     client.permit(&mut world, &[PEER]).success();
     client.bind(&mut world, 0x4000, PEER).success();
-    // Nobody else speaks for it, whatever they say.
+    // No other client can act for the user, with any content.
     let stranger = client.bare(Method::REFRESH, |builder| {
         builder.lifetime(0);
     });
@@ -424,7 +424,7 @@ fn nobody_is_charged_twice_for_one_request() {
         unauthenticated: UnauthenticatedBudget { per_second: 2 },
         ..policy()
     });
-    // Its address is proved: all its responses are of one budget.
+    // The address is proved: all responses to the address share a budget.
     let mut client = Client::new(1).over(Transport::Tcp);
     client.log_in(&mut world); // one: the 401
     let mut long = |world: &mut World| {

@@ -52,7 +52,7 @@ fn a_record_has_the_requests_that_were_served_and_their_latest_time() {
     assert!(permissions.unwrap().latest > refreshed);
 }
 
-/// A notice of each Refresh costs an allocation of memory: it is made for those alone who ask.
+/// A notice of each Refresh allocates memory, so only drivers that enable the notice get it.
 #[test]
 fn refreshes_are_told_to_those_who_ask() {
     for asks in [false, true] {

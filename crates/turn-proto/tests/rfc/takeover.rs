@@ -1,5 +1,5 @@
-//! A server that ends, and the next one, which goes on with its allocations: clients and peers
-//! notice nothing.
+//! A stopping server, and the successor, which continues its allocations. Clients and peers notice
+//! nothing.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -26,11 +26,11 @@ use crate::support::*;
 pub(crate) struct ReleasedAllocation {
     pub(crate) id: AllocationId,
     pub(crate) state: Vec<u8>,
-    /// Its relay sockets, by the names that they had.
+    /// Relay sockets, by their ids in the predecessor.
     pub(crate) sockets: Vec<(RelayId, RelayedAddr)>,
 }
 
-/// All allocations leave.
+/// Exports all allocations.
 pub(crate) fn leave(world: &mut World) -> Vec<ReleasedAllocation> {
     let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
     world.server.withdraw_all(|_| true);
@@ -48,14 +48,14 @@ fn take_out(world: &mut World, id: AllocationId) -> ReleasedAllocation {
     ReleasedAllocation { id, state: out.into_bytes(), sockets }
 }
 
-/// A process with these rules that has nothing yet, at the time of the old one.
+/// Returns a process with these rules and without state, at the time of the old process.
 pub(crate) fn next(old: &World, policy: Policy) -> World {
     let mut new = World::worker(WorkerId(3), policy, Arc::new(TestRegistry::default()));
     new.now = old.now;
     new
 }
 
-/// The next process has the same sockets under the same numbers.
+/// The successor has the same sockets with the same numbers.
 #[expect(clippy::unnecessary_wraps, reason = "a server may have none")]
 const fn as_before(path: &ClientPath) -> Option<SocketId> {
     Some(path.socket)
@@ -76,7 +76,7 @@ pub(crate) fn take(
     Ok(taken)
 }
 
-/// The next process takes everything.
+/// Moves all state to the successor.
 pub(crate) fn restart(mut old: World, policy: Policy) -> World {
     let mut new = next(&old, policy);
     for ReleasedAllocation { state, sockets, .. } in leave(&mut old) {
@@ -127,7 +127,7 @@ fn data_and_requests_go_on() {
     world.from_peer(relayed, PEER, b"back").to_client();
     world.from_peer(relayed, "192.0.2.11:9", b"back").to_client();
     assert_eq!(world.routes.len(), 1, "the channel's");
-    // With the nonce that it had.
+    // The client continues with its nonce.
     client.refresh(&mut world, Some(1200)).success();
     client.bind(&mut world, 0x4001, "192.0.2.12:1").success();
     world.advance(secs(1201));
@@ -283,7 +283,7 @@ fn rules_of_the_new_process_count() {
     assert_eq!(world.ends(), [EndReason::Revoked]);
 }
 
-/// An allocation that cannot be taken leaves nothing behind, neither ports nor places in quotas.
+/// A refused allocation leaves neither ports nor slots in quotas behind.
 #[test]
 fn what_does_not_fit_is_refused() {
     let mut old = World::new();
@@ -310,7 +310,7 @@ fn what_does_not_fit_is_refused() {
     let mut twice = next(&old, policy());
     take(&mut twice, &state, &sockets).unwrap();
     refused(twice, AllocationImportError::Exists);
-    // The 5-tuple is that of an allocation with another id, or the id that of another 5-tuple.
+    // The 5-tuple belongs to an allocation with another id, or the id to another 5-tuple.
     for (worker, port) in [(WorkerId(4), 1000), (WorkerId(3), 1001)] {
         let mut same = World::worker(worker, policy(), Arc::new(TestRegistry::default()));
         same.now = old.now;
@@ -352,7 +352,8 @@ fn the_end_of_a_refused_allocation_is_told_once() {
     }
 }
 
-/// After a crash two workers may have copies of one allocation, which is live at one of them.
+/// After a crash two workers may have copies of an allocation. The allocation is live at only one
+/// of them.
 #[test]
 fn the_second_copy_of_a_live_allocation_has_no_record() {
     let mut old = Workers::new();
@@ -376,7 +377,7 @@ fn the_second_copy_of_a_live_allocation_has_no_record() {
     let World { server, now, .. } = &mut new.worlds[1];
     server.end_refused(*now, Reader::new(&state), error, None);
     assert_eq!(server.poll_notice(), None, "{error}");
-    // It is found at the first one.
+    // The allocation is found at the first worker.
     let mut moved = Client::new(2000);
     moved.path.socket = SocketId(9);
     new.refresh_by(2, &mut moved, &ticket).success();
@@ -397,7 +398,7 @@ fn the_other_family_of_an_allocation_stays() {
     assert!(world.ends().is_empty());
 }
 
-/// The next process has its own numbers for listeners and connections, and some not at all.
+/// The successor has different numbers for listeners and connections, and lacks some of them.
 #[test]
 fn clients_are_reached_by_the_sockets_of_the_next_process() {
     let mut old = World::new();
@@ -419,8 +420,8 @@ fn clients_are_reached_by_the_sockets_of_the_next_process() {
     assert!(by_seventh(verdict), "{verdict:?}");
 }
 
-/// A state that was cut or altered is refused, or is another state: nothing panics, and nothing of
-/// it stays.
+/// A truncated or altered state is refused, or is another state. Nothing panics, and a refused
+/// state leaves nothing.
 #[test]
 fn damaged_states_do_no_harm() {
     let mut old = World::new();
@@ -450,8 +451,8 @@ fn damaged_states_do_no_harm() {
     });
 }
 
-/// A state with all that an allocation of a client over UDP can have, written by a world of its
-/// own.
+/// Returns a state with all parts that an allocation of a client over UDP can have, written by a
+/// separate world.
 fn full_state() -> (World, ReleasedAllocation) {
     let mut world = World::with(Policy { mobility: true, ..policy() });
     let mut client = Client::new(1000);
@@ -469,7 +470,8 @@ fn full_state() -> (World, ReleasedAllocation) {
     (world, left)
 }
 
-/// The relay sockets of a state, by the names that they had: a build draws its own random ports.
+/// Returns the relay sockets of a state, by their ids in the predecessor. A build draws its own
+/// random ports.
 fn sockets_of(old: &World, state: &[u8]) -> Vec<(RelayId, RelayedAddr)> {
     let mut trial = next(old, Policy { mobility: true, ..policy() });
     let taken = trial.server.import(trial.now, Reader::new(state), as_before).unwrap();
@@ -478,9 +480,9 @@ fn sockets_of(old: &World, state: &[u8]) -> Vec<(RelayId, RelayedAddr)> {
     names.zip(relayed.into_iter().flatten()).collect()
 }
 
-/// Every state that an earlier build has written is read. When the form changes, the newest file
-/// differs from what is written now, and a file is added. None is altered, and one is removed only
-/// when its version is no longer read.
+/// Every state written by an earlier build can be read. When the form changes, the newest file
+/// differs from the present output, and a file is added. No file is altered. A file is removed only
+/// when its version is no longer supported.
 #[test]
 fn states_of_earlier_builds_are_read() {
     let (old, left) = full_state();
@@ -526,7 +528,8 @@ fn clients_over_streams_and_their_connections_with_peers_go_on() {
     let before = world.connections.clone();
     let mut world = restart(world, rules());
     world.connections = before;
-    // It waits for its client as before, and is closed in time if nobody comes.
+    // The connection waits for its client as before, and is closed in time if the client does not
+    // bind it.
     world.advance(secs(31));
     assert!(!world.connections.contains_key(&connection));
 }

@@ -39,7 +39,7 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     copy.write(&mut out);
     let state = out.into_bytes();
     let sockets: Vec<_> = copy.relays().map(|relay| (relay, old.sockets[&relay])).collect();
-    // What is newer than the copy is lost.
+    // Changes after the copy are lost.
     client.bind(&mut old, 0x4002, "192.0.2.14:1").success();
     assert_eq!(changed(&mut old), [id]);
     let mut new = next(&old, policy());
@@ -61,8 +61,8 @@ fn a_server_that_dies_is_followed_by_its_copies() {
     assert_eq!(changed(&mut new), []);
 }
 
-/// The session continues until its expiry, and the successor cannot know whom the database refused
-/// unless the session carries it.
+/// The session continues until its expiry. The successor cannot determine the refuted users unless
+/// the session contains this fact.
 #[test]
 fn a_user_that_the_database_refuses_is_refreshed_in_no_outage() {
     let mut world = World::new();
@@ -90,7 +90,8 @@ fn a_user_that_the_database_refuses_is_refreshed_in_no_outage() {
     }
 }
 
-/// What has not moved on is not sent again; whatever could be told of an allocation moves it on.
+/// An allocation without progress is not sent again. Everything reportable about an allocation
+/// changes the count of progress.
 #[test]
 fn progress_has_another_count_with_each_step() {
     let mut world = World::new();
@@ -117,8 +118,9 @@ fn progress_has_another_count_with_each_step() {
     assert_eq!(world.server.progress_count(id), None);
 }
 
-/// A copy has the traffic until it was made, and the last progress the traffic since: the old
-/// process has counted both. Each packet counts once, also when its allocation has ended.
+/// A copy contains the traffic before the copy, and the last progress contains the traffic since.
+/// The old process has counted both. Each packet is counted once, even after the end of its
+/// allocation.
 #[test]
 fn traffic_is_counted_by_one_process_alone() {
     let counted = |world: &World| *world.server.carried_traffic().of(Transport::Udp, IpFamily::V4);
@@ -138,7 +140,7 @@ fn traffic_is_counted_by_one_process_alone() {
     let mut new = next(&old, policy());
     take(&mut new, &out.into_bytes(), &sockets).unwrap();
     assert_eq!(counted(&new), Traffic::default(), "by the old one");
-    // It serves until it leaves, and the kernel relays for it until it withdraws.
+    // The old process serves until it leaves, and the kernel relays for it until it withdraws.
     for more in [[&[0; 40], &[0; 50]], [&[0; 600], &[0; 700]]] as [[&[u8]; 2]; 2] {
         exchange(&mut old, &mut client, more);
         new.server.set_progress(id, old.server.progress(id).unwrap());
@@ -181,7 +183,7 @@ fn traffic_told_after_the_end_of_its_allocation_counts() {
     assert_eq!((counted.to_peer_packets, counted.to_peer_bytes), (4, 301));
 }
 
-/// Each way in which an allocation changes or ends by itself, or by its operator's word.
+/// Each change or end of an allocation without a request: by time, or by an operator's action.
 #[test]
 fn expiry_moves_and_new_rules_are_changes() {
     let rules = || Policy { mobility: true, ..policy() };

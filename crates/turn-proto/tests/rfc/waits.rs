@@ -81,7 +81,7 @@ fn requests_over_udp_and_dtls_are_dropped() {
     }
 }
 
-/// An Allocate has passed every check, and holds its place in the quotas.
+/// An Allocate has passed every check, and has its slot in the quotas.
 #[test]
 fn an_allocate_that_waits_for_the_authorizer_is_refused() {
     for (transport, is_told) in [(Transport::Tcp, true), (Transport::Udp, false)] {

@@ -1,4 +1,4 @@
-//! A client that makes requests one at a time, with commands answered at once.
+//! Client that sends one request at a time, with immediate answers to commands.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use turn_types::{ClientPath, Now};
 use super::driver::{Driver, Sent};
 use super::setup::{REALM, look_up, password_of};
 
-/// Answers all commands at once, each as it should be. Returns the server's last message.
+/// Answers all commands immediately and correctly. Returns the server's last message.
 pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent> {
     let mut sent = first;
     while !driver.commands.is_empty() {
@@ -65,8 +65,8 @@ impl Caller {
         Self { path, nonce: None, keys: BTreeMap::new(), requests: 0 }
     }
 
-    /// Makes a request as this user and returns it with its answer. A nonce is fetched first, and
-    /// again when it has become stale.
+    /// Sends a request as this user, and returns the request with its response. A nonce is fetched
+    /// first, and again after it has become stale.
     pub fn ask(
         &mut self,
         driver: &mut Driver,
@@ -83,7 +83,7 @@ impl Caller {
         }
     }
 
-    /// Learns the nonce from a challenge. False when there is none in the answer.
+    /// Stores the nonce of a challenge. Returns false if the response has no nonce.
     pub fn hear(&mut self, reply: &[u8]) -> bool {
         let message = Message::parse(reply).unwrap();
         let Some(nonce) = message.first(AttributeType::NONCE) else { return false };

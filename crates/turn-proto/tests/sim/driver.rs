@@ -1,9 +1,9 @@
-//! A server with sockets, a user database and a registry around it, all made of values. Whatever
-//! the server decides is carried out, counted, and judged by the [`Ledger`].
+//! Server with sockets, a user database and a registry, all made of values. Every decision of the
+//! server is carried out, counted, and judged by the [`Ledger`].
 //!
-//! The worlds of `simulation` do not replace it: the ledger judges each answer, drop and relayed
-//! byte by what was granted, and needs the verdicts, which a worker does not show; the model and
-//! the fuzz target drive it as well.
+//! The worlds of `simulation` do not replace this driver. The ledger judges each response, drop and
+//! relayed byte by the grants, and requires the verdicts, which a worker does not show. The model
+//! and the fuzz target use this driver too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ pub struct Driver {
     pub registry: Arc<LockedRegistry>,
     pub ledger: Ledger,
     pub fates: Fates,
-    /// Violations, in the order in which they were found.
+    /// Violations, sorted by time.
     pub violations: Vec<String>,
     /// Commands that wait for the harness to answer them.
     pub commands: Vec<Command>,
@@ -77,13 +77,13 @@ pub struct Driver {
     /// Relay sockets that are open.
     sockets: BTreeMap<RelayId, SocketAddr>,
     by_addr: BTreeMap<SocketAddr, RelayId>,
-    /// The last closed ones, for packets that come too late.
+    /// Recently closed sockets, for packets that arrive too late.
     closed: VecDeque<(RelayId, SocketAddr)>,
-    /// Routes as they were told.
+    /// Routes as reported by the server.
     pub routes: BTreeMap<RouteId, Route>,
     /// Requests that wait for an answer, and since when.
     waiting: BTreeMap<RequestKey, (Instant, Vec<u8>)>,
-    /// Which of them a command is about.
+    /// Request that each command belongs to.
     about: BTreeMap<PendingId, RequestKey>,
     /// Allocates whose relay sockets are being opened, and since when.
     opening: BTreeMap<PendingId, Instant>,
@@ -172,7 +172,7 @@ impl Driver {
         self.sockets.len()
     }
 
-    // What comes in.
+    // Input from the network.
 
     /// A datagram from a client.
     pub fn client(&mut self, now: Now, path: &ClientPath, packet: &[u8]) -> Option<Sent> {
@@ -281,8 +281,8 @@ impl Driver {
         sent
     }
 
-    /// A datagram that was on its way through the kernel when its relay socket was closed. No
-    /// client may get it, not even the new owner of the address.
+    /// Delivers a datagram that was on its way through the kernel when its relay socket closed. No
+    /// client may receive it, not even the new owner of the address.
     pub fn late(&mut self, now: Now, relayed: SocketAddr, peer: SocketAddr, payload: &[u8]) {
         let Some(&(relay, _)) = self.closed.iter().find(|(_, at)| *at == relayed) else { return };
         self.fates.handed_in += 1;
@@ -317,7 +317,7 @@ impl Driver {
         Some(reply_to(&to, datagram))
     }
 
-    /// The answer to a command. An address that is in use by now cannot be opened.
+    /// Delivers the result of a command. An address that is in use by now cannot be opened.
     pub fn answer(&mut self, now: Now, event: Event) -> Option<Sent> {
         let (pending, event) = match event {
             Event::UserFound { pending, answer } => (pending, Event::UserFound { pending, answer }),
@@ -334,7 +334,7 @@ impl Driver {
             }
         };
         let mut reply = [0; REPLY_MAX];
-        // An answer to a question that was not asked, or not this one, changes nothing.
+        // A result without a command, or for another command, changes nothing.
         let user_found =
             matches!(event, Event::UserFound { .. }) && !self.opening.contains_key(&pending);
         let answer = self.server.handle_event(now, event, &mut reply);
@@ -346,7 +346,7 @@ impl Driver {
             reply_to(&to, reply)
         });
         if let (Some(key), None) = (key, &sent) {
-            // Either it waits for its relay sockets from now on, or it was dropped.
+            // The request now waits for its relay sockets, or was dropped.
             match self.waiting.remove(&key) {
                 Some((_, request)) if self.drain(now.instant, Some(key)) => {
                     self.waiting.insert(key, (now.instant, request));
@@ -386,7 +386,7 @@ impl Driver {
         self.drain(now.instant, None);
     }
 
-    // What follows from it.
+    // Consequences of a decision.
 
     fn open(&mut self, relay: RelayId) -> Result<(), OpenRelayError> {
         let at = self.wanted.remove(&relay).ok_or(OpenRelayError::Exhausted)?;
@@ -400,7 +400,7 @@ impl Driver {
 
     fn wait(&mut self, now: Instant, path: &ClientPath, packet: &[u8]) -> Check {
         let key = key_of(path, packet)?;
-        // It may have waited before, and been given up: whoever answers that comes too late.
+        // The request may have waited before, and been abandoned: any answer now arrives too late.
         self.about.retain(|_, other| *other != key);
         match self.waiting.insert(key, (now, packet.to_vec())) {
             Some((since, _)) if now < since + PENDING_LIFETIME => {
@@ -426,14 +426,14 @@ impl Driver {
         self.ledger.answered(now, &to.five_tuple, &request, reply)
     }
 
-    /// Carries out commands. The ones with an answer are about the request of this key, and
-    /// reads notices. Returns whether there was such a command.
+    /// Carries out commands, and reads notices. Commands with an answer belong to the request of
+    /// this key. Returns true if there was such a command.
     fn drain(&mut self, now: Instant, key: Option<RequestKey>) -> bool {
         let before = self.commands.len();
         while let Some(command) = self.server.poll_command() {
             match command {
                 Command::CloseRelay { relay } => {
-                    // One that was given up before it opened is not there yet.
+                    // A socket that was abandoned before it opened does not exist yet.
                     if let Some(at) = self.sockets.remove(&relay) {
                         if let Some(left) = self.routes.values().find(|one| one.relayed.0 == at) {
                             self.violations.push(format!("{left:?} outlives its socket"));
@@ -514,7 +514,7 @@ impl Driver {
         }
         match reason {
             EndReason::Expired | EndReason::Deleted if granted.is_live(now) => {
-                // A deletion is told before the answer to it is written.
+                // A deletion is reported before its response is written.
                 if reason == EndReason::Deleted { Ok(()) } else { Err("ended too early".into()) }
             }
             EndReason::Expired
@@ -529,7 +529,7 @@ impl Driver {
         }
     }
 
-    // What must always hold.
+    // Permanent invariants.
 
     /// Everything that must hold between two steps.
     pub fn audit(&mut self, now: Instant) -> Check {
@@ -539,7 +539,7 @@ impl Driver {
         if self.fates.total() != self.fates.handed_in {
             return Err(format!("a packet had no fate, or two: {:?}", self.fates));
         }
-        // What nobody waits for any more was given up by the server as well.
+        // The server has abandoned each request that no client waits for.
         let given_up = |since: &Instant| now >= *since + PENDING_LIFETIME + TIMER_TICK;
         self.waiting.retain(|_, (since, _)| !given_up(since));
         self.opening.retain(|_, since| !given_up(since));
@@ -598,7 +598,7 @@ impl Driver {
         of_prefixes + self.ports.iter().map(|ports| ports.used()).sum::<u32>()
     }
 
-    /// Invariants once all clients are gone.
+    /// Invariants after the end of all clients.
     pub fn is_empty(&self) -> Check {
         let (taken, reserved) =
             self.registry.read(|registry| (registry.allocations(), registry.reservations()));

@@ -1,10 +1,10 @@
-//! The grants of the server, read from its answers alone, and the check of its actions against
-//! them.
+//! Grants of the server, read only from its responses, and checks of the server's actions against
+//! these grants.
 //!
-//! The ledger decodes requests and answers by itself and shares no state with the server. It knows
-//! an allocation only by the success response that made it, a permission only by the success
-//! response to the request that named the peer, and holds the server to exactly that in both
-//! directions: nothing is relayed without a grant, and nothing granted is refused.
+//! The ledger decodes requests and responses independently, and shares no state with the server. It
+//! records an allocation only from the success response of the Allocate, and a permission only from
+//! the success response to the request that named the peer. It checks both directions: nothing is
+//! relayed without a grant, and nothing granted is refused.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,10 +20,10 @@ use super::setup::{REALM, sealed_by};
 /// The outcome of a check: the violation, in words.
 pub type Check = Result<(), String>;
 
-/// The longest answer to an unauthenticated client: header 20, ERROR-CODE 8 with a phrase of at
-/// most 28, REALM 4 with the padded realm, NONCE 4 and 36, PASSWORD-ALGORITHMS 12, and
-/// FINGERPRINT 8. An UNKNOWN-ATTRIBUTES answer has 4 + 64 in place of the three in the middle, a
-/// Binding success fewer.
+/// Maximum length of a response to an unauthenticated client: header 20, ERROR-CODE 8 with a phrase
+/// of at most 28, REALM 4 with the padded realm, NONCE 4 and 36, PASSWORD-ALGORITHMS 12, and
+/// FINGERPRINT 8. A response with UNKNOWN-ATTRIBUTES has 4 + 64 instead of the three in the middle,
+/// and a Binding success has fewer.
 pub const UNAUTHENTICATED_REPLY_MAX: usize =
     20 + 8 + 28 + (4 + REALM.len().next_multiple_of(4)) + (4 + 36) + 12 + 8;
 
@@ -40,7 +40,7 @@ impl Traffic {
     }
 }
 
-/// One allocation as granted.
+/// Granted allocation.
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub user: String,
@@ -63,7 +63,7 @@ impl Granted {
         IpFamily::ALL.into_iter().any(|family| self.half(family, now).is_some())
     }
 
-    /// The grants of a family end with its relayed address.
+    /// Removes the grants of each family without a relayed address.
     fn forget_ended(&mut self, now: Instant) {
         let live = IpFamily::ALL.map(|family| self.half(family, now).is_some());
         let live = |ip: IpAddr| live[IpFamily::of(ip) as usize];
@@ -135,8 +135,8 @@ impl Ledger {
         Self { granted: BTreeMap::new(), policy }
     }
 
-    /// A new policy is in force: peers forbidden now have no permission any more, and relay
-    /// addresses that are gone end the allocations on them.
+    /// Applies a new policy: forbidden peers have no permission any more, and the loss of a relay
+    /// address ends its allocations.
     pub fn apply(&mut self, now: Instant, policy: Arc<Policy>) {
         let allowed = |ip| match policy.peer_rules.judge(ip) {
             PeerAccess::Allowed => true,
@@ -414,7 +414,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The server dropped a client's packet; whatever was granted must not have been among it.
+    /// The server dropped a client's packet, which must not have been covered by a grant.
     pub fn dropped_from_client(
         &self,
         now: Instant,
@@ -427,7 +427,7 @@ impl Ledger {
             ensure!(live.is_none(), "dropped as if there were no allocation");
         }
         let Some(live) = live else { return Ok(()) };
-        // What was granted for a family ends with its relayed address.
+        // Grants of a family end with the relayed address of the family.
         let relays = |peer: SocketAddr| live.half(IpFamily::of(peer.ip()), now).is_some();
         if reason == DropReason::ChannelNotBound {
             let frame = channel_data(packet).map_err(|_| "no ChannelData")?;
@@ -453,7 +453,7 @@ impl Ledger {
     ) -> Check {
         let family = IpFamily::of(relayed.ip());
         if IpFamily::of(peer.ip()) != family {
-            // No network brings such a packet.
+            // No network delivers such a packet.
             return Ok(());
         }
         let owner =

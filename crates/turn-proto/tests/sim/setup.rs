@@ -1,4 +1,4 @@
-//! A server's surroundings: its policy, its users, its registry.
+//! Environment of a server: policy, users and registry.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub fn addr(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Listeners of both families: `SocketId` is the place here.
+/// Listeners of both families. `SocketId` is the index here.
 pub fn listeners() -> [ServerAddr; 2] {
     [addr("198.51.100.1:3478"), addr("[2001:db8:1::1]:3478")].map(ServerAddr)
 }
@@ -32,14 +32,14 @@ pub fn relay_ips() -> [IpAddr; 2] {
     listeners().map(|listener| listener.ip())
 }
 
-/// A network that is routed to the server, for allocations with addresses of their own: so small
-/// that it runs out.
+/// Returns a network routed to the server, for allocations with separate addresses. It is small
+/// enough to be used up.
 pub fn routed() -> Prefix {
     "203.0.113.8/30".parse().unwrap()
 }
 
-/// The policy most runs begin with: both families, generous limits, documentation prefixes (where
-/// the test's peers live) allowed.
+/// Returns the initial policy of most runs: both families, generous limits, and the documentation
+/// prefixes of the test's peers allowed.
 pub fn policy() -> Policy {
     let allow = ["192.0.2.0/24", "2001:db8:2::/48"].map(|prefix| prefix.parse().unwrap());
     let own: Vec<Prefix> = relay_ips().map(Prefix::host).into_iter().chain([routed()]).collect();
@@ -92,7 +92,7 @@ fn is_time_limited(name: &str) -> bool {
     name.split(':').next().is_some_and(|part| part.parse::<u64>().is_ok())
 }
 
-/// The answer of the user database.
+/// Returns the result of the user database.
 pub fn look_up(query: &UserQuery) -> UserAnswer {
     let name = USERS.into_iter().find(|name| match query {
         UserQuery::Name(asked) => **asked == **name,

@@ -13,12 +13,12 @@ pub struct Reply {
     pub sealed: bool,
 }
 
-/// Attributes that may stand in an answer more than once.
+/// Attributes that may occur in a response more than once.
 const REPEATABLE: [AttributeType; 2] =
     [AttributeType::XOR_RELAYED_ADDRESS, AttributeType::ALTERNATE_SERVER];
 
 impl Reply {
-    /// Decodes the answer to a request of this client.
+    /// Decodes the response to a request of this client.
     pub fn decode(client: &Client, request: &[u8], bytes: Vec<u8>) -> Self {
         let request = Message::parse(request).unwrap();
         let message = Message::parse(&bytes).unwrap();
@@ -159,8 +159,8 @@ fn check_attributes(bytes: &[u8]) {
     }
 }
 
-/// An answer to an authenticated request has exactly the integrity that the request asked for, and
-/// nothing of the credentials (8489-9.2.4-18, 8489-9.2.4-19).
+/// Checks that a response to an authenticated request has exactly the requested integrity, and
+/// contains no credentials (8489-9.2.4-18, 8489-9.2.4-19).
 fn check_sealed(client: &Client, request: &Message<'_>, answer: &Message<'_>) {
     let algorithms = request.first(AttributeType::PASSWORD_ALGORITHM).is_some()
         || request.first(AttributeType::PASSWORD_ALGORITHMS).is_some();

@@ -115,7 +115,7 @@ impl Client {
         TransactionId(id)
     }
 
-    /// Of another realm, where it has the same name and password.
+    /// Moves the client to another realm, with its name and password.
     pub fn of_realm(mut self, realm: &'static str) -> Self {
         self.realm = realm;
         self
@@ -144,7 +144,7 @@ impl Client {
         out
     }
 
-    /// An authentic request; asks for a nonce first if there is none yet.
+    /// Returns an authentic request. A nonce is requested first if the client has none.
     pub fn sealed(
         &mut self,
         world: &mut World,
@@ -187,7 +187,7 @@ impl Client {
         self.nonce = Some(reply.nonce());
     }
 
-    /// Sends a request that is answered, and checks the answer.
+    /// Sends a request that gets a response, and checks the response.
     pub fn exchange(&self, world: &mut World, request: &[u8]) -> Reply {
         let bytes = world.from_client(&self.path, request).reply();
         self.decode(request, bytes)
@@ -197,7 +197,7 @@ impl Client {
         Reply::decode(self, request, bytes)
     }
 
-    /// Sends a request, and returns the code of its refusal; `None`: it waits.
+    /// Sends a request. Returns the code of a refusal, or `None` if the request waits.
     pub fn refusal_unless_it_waits(&self, world: &mut World, request: &[u8]) -> Option<u16> {
         match world.from_client(&self.path, request) {
             Fate::Wait => None,
@@ -216,7 +216,7 @@ impl Client {
         self.exchange(world, &request)
     }
 
-    /// An Allocate with REQUESTED-TRANSPORT UDP and whatever `write` adds.
+    /// Sends an Allocate with REQUESTED-TRANSPORT UDP and the attributes that `write` adds.
     pub fn try_allocate(
         &mut self,
         world: &mut World,
@@ -269,7 +269,7 @@ impl Client {
         })
     }
 
-    /// Binds a channel, and sends its first data, which installs the route.
+    /// Binds a channel, and sends the first data, which installs the route.
     pub fn use_channel(&mut self, world: &mut World, number: u16, peer: &str) {
         self.bind(world, number, peer).success();
         self.send_channel(world, number, b"").to_peer();

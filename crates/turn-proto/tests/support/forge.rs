@@ -6,7 +6,7 @@ use stun_wire::*;
 
 use super::{Client, REALM, World};
 
-/// A request on its way: the attributes in front of the integrity.
+/// Forged request: the attributes before the integrity.
 #[derive(Clone, Debug)]
 pub struct Forge {
     method: Method,
@@ -20,7 +20,7 @@ impl Forge {
         Self { method, id: client.next_transaction(), attributes: Vec::new() }
     }
 
-    /// A sound request of the client but for its integrity.
+    /// Returns a sound request of the client without its integrity.
     pub fn new(client: &mut Client, world: &mut World, method: Method) -> Self {
         if client.nonce.is_none() {
             client.log_in(world);
@@ -36,7 +36,7 @@ impl Forge {
             .with(AttributeType::NONCE, client.nonce.clone().unwrap())
     }
 
-    /// Replaces an attribute where it stands, or appends it.
+    /// Replaces an attribute at its position, or appends it.
     pub fn with(mut self, kind: AttributeType, value: impl Into<Vec<u8>>) -> Self {
         match self.attributes.iter_mut().find(|(other, _)| *other == kind) {
             Some((_, old)) => *old = value.into(),
@@ -56,7 +56,7 @@ impl Forge {
         self
     }
 
-    /// PASSWORD-ALGORITHMS as it is offered, and this choice of it.
+    /// Sets PASSWORD-ALGORITHMS as offered, and the choice of an algorithm.
     pub fn choosing(self, algorithm: u8) -> Self {
         self.with(AttributeType::PASSWORD_ALGORITHMS, [0, 2, 0, 0, 0, 1, 0, 0])
             .with(AttributeType::PASSWORD_ALGORITHM, [0, algorithm, 0, 0])
@@ -99,7 +99,7 @@ impl Forge {
     }
 }
 
-/// The message with one more attribute behind its end, length field included.
+/// Returns the message with another attribute after its end, and with an updated length field.
 pub fn append(mut message: Vec<u8>, kind: AttributeType, value: &[u8]) -> Vec<u8> {
     message.extend_from_slice(&kind.0.to_be_bytes());
     message.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());

@@ -5,8 +5,8 @@ use turn_types::Transport;
 use super::World;
 
 impl World {
-    /// Invariants at any time: every port in use belongs to a socket, a reservation or a
-    /// request on its way, and every allocation counts in the quota once.
+    /// Checks permanent invariants. Every port in use belongs to a socket, a reservation or a
+    /// request on its way. Every allocation takes exactly one slot in the quota.
     pub fn check(&self) {
         self.check_population();
         if self.hold || !self.held.is_empty() || self.is_shared {

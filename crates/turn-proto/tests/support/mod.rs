@@ -1,5 +1,6 @@
-//! A small world around one [`Server`]: clients that log in, a user database and relay sockets that
-//! answer commands at once (unless told to hold), peers, and a strict decoder of every answer.
+//! Small world around a [`Server`]: clients with credentials, a user database, peers, and a strict
+//! decoder of every response. The relay sockets execute commands immediately, unless the world
+//! holds commands.
 #![allow(
     dead_code,
     unused_imports,
@@ -37,7 +38,8 @@ pub const SEED: [u8; 32] = [7; 32];
 /// Listening addresses of the server.
 pub const SERVER_V4: &str = "203.0.113.1:3478";
 pub const SERVER_V6: &str = "[2001:db8:1::1]:3478";
-/// Its relay addresses. Behind 1:1 NAT in [`behind_nat`].
+/// Relay addresses of the server. With [`behind_nat`] the IPv4 address is the public address of a
+/// 1:1 NAT.
 pub const RELAY_V4: &str = "203.0.113.1";
 pub const RELAY_V6: &str = "2001:db8:1::1";
 
@@ -107,7 +109,7 @@ pub const UNLIMITED: Quotas = Quotas {
     bytes_per_second_total: 0,
 };
 
-/// The same behind 1:1 NAT.
+/// Returns the policy with 1:1 NAT.
 pub fn behind_nat() -> Policy {
     let mut policy = policy();
     policy.relay[0].local = ip("10.0.0.5");
@@ -121,7 +123,7 @@ pub fn with_ports(min: u16, max: u16) -> Policy {
     Policy { ports: PortRange::new(min, max).unwrap(), ..policy() }
 }
 
-/// The registry of a server that is alone.
+/// Registry of a single server.
 #[derive(Debug, Default)]
 pub struct TestRegistry(pub Mutex<Registry>);
 
@@ -154,7 +156,7 @@ pub enum Fate {
         meta: IpMeta,
     },
     Wait,
-    /// It waits for its client's allocation.
+    /// The packet waits for the allocation of its client.
     Queued,
     Drop(DropReason),
 }
@@ -174,7 +176,7 @@ impl Fate {
         }
     }
 
-    /// It waits for its client's allocation.
+    /// Asserts that the packet waits for the allocation of its client.
     pub fn queued(self) {
         assert!(matches!(self, Self::Queued), "{self:?}");
     }
@@ -212,30 +214,30 @@ pub struct World {
     /// Names and passwords.
     pub users: BTreeMap<&'static str, &'static str>,
     pub allocations_max: Option<u32>,
-    /// The user database cannot be asked.
+    /// True if the user database cannot be queried.
     pub no_database: bool,
-    /// More look-ups wait for the user database than may.
+    /// True if the number of waiting look-ups has reached its limit.
     pub database_is_overloaded: bool,
     /// The database failed after it had confirmed the users.
     pub are_last_known: bool,
     /// The user database never answers.
     pub database_hangs: bool,
-    /// The answer of the authorizer, where the policy has one, and whom it was asked about.
+    /// Answer of the authorizer, if the policy has one, and the queried clients.
     pub authorizer: Authorization,
     pub asked: Vec<Applicant>,
     /// Relay sockets that are open.
     pub sockets: BTreeMap<RelayId, RelayedAddr>,
-    /// Routes as they were told.
+    /// Routes as reported by the server.
     pub routes: BTreeMap<RouteId, Route>,
     /// Number of commands about them.
     pub route_commands: u32,
     /// True if routes may relay no data.
     pub suspends_routes: bool,
-    /// Ports that somebody else on the host holds.
+    /// Ports owned by another process on the host.
     pub taken_ports: BTreeSet<u16>,
     /// No relay socket of these families can be opened.
     pub broken: BTreeSet<IpFamily>,
-    /// Commands are kept in `held` instead of carried out.
+    /// True if commands are stored in `held` instead of carried out.
     pub hold: bool,
     pub held: Vec<Command>,
     /// Commands that concern other workers.
@@ -244,7 +246,7 @@ pub struct World {
     pub after_queue: Vec<Result<(PeerAddr, Vec<u8>), DropReason>>,
     /// Marks of queued packets: true after a wait for a user.
     pub had_waited: Vec<bool>,
-    /// Other workers share its registry and its ports.
+    /// True if other workers share the registry and the ports.
     pub is_shared: bool,
     pub opened: u32,
     pub looked_up: u32,
@@ -270,7 +272,7 @@ impl World {
         Self::worker(WorkerId(3), policy, Arc::new(TestRegistry::default()))
     }
 
-    /// One of several workers with the same rules, ports and registry.
+    /// Returns one of several workers with common rules, ports and registry.
     pub fn worker(worker: WorkerId, policy: Policy, registry: Arc<TestRegistry>) -> Self {
         let config = ServerConfig {
             worker,
@@ -315,7 +317,7 @@ impl World {
         }
     }
 
-    /// Puts another policy in force.
+    /// Applies another policy.
     pub fn apply(&mut self, policy: Policy) {
         self.policy = policy.clone();
         self.server.apply(self.now, Arc::new(policy));
@@ -327,7 +329,7 @@ impl World {
         assert!(self.advance_and_hear(by).is_empty());
     }
 
-    /// The same where requests are answered by it.
+    /// Advances the time, and returns the responses to requests that this completes.
     pub fn advance_and_hear(&mut self, by: Duration) -> Vec<(ClientPath, Vec<u8>)> {
         let mut answers = Vec::new();
         let end = Now {
@@ -344,7 +346,7 @@ impl World {
         answers
     }
 
-    /// Lets time pass without the server's timer: deadlines hold by themselves.
+    /// Advances the time without the server's timer: deadlines apply without timers.
     pub fn advance_silently(&mut self, by: Duration) {
         self.now.instant = self.now.instant + by;
         self.now.unix = UnixSeconds(self.now.unix.0 + by.as_secs());
@@ -441,7 +443,7 @@ impl World {
         Ok((answer.to, self.reply[..answer.len.into()].to_vec()))
     }
 
-    /// The open relay socket behind a relayed address as clients see it.
+    /// Returns the open relay socket of a relayed address in public form.
     pub fn socket_at(&self, relayed: SocketAddr) -> RelayId {
         let local = self.policy.relay.iter().find(|relay| relay.public == relayed.ip());
         let local = local.map_or_else(|| relayed.ip(), |relay| relay.local);
@@ -475,7 +477,7 @@ impl World {
         answers
     }
 
-    /// Polls everything, and returns the answers to requests that waited.
+    /// Polls everything, and returns the responses to requests that waited.
     pub fn carry_out(&mut self) -> Vec<(ClientPath, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {

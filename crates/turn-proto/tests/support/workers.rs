@@ -1,4 +1,4 @@
-//! Several workers of one server, between which clients move (RFC 8016).
+//! Workers of a server, with clients that move between them (RFC 8016).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use turn_types::{ClientPath, RelayId, RelayedAddr, SocketId, Transport, WorkerId
 
 use super::*;
 
-/// Workers of one server, and the messages between them.
+/// Workers of a server, and the messages between them.
 pub struct Workers {
     pub worlds: [World; 3],
     /// No message passes.
@@ -28,15 +28,15 @@ impl Workers {
         Self { worlds, parted: false }
     }
 
-    /// Carries messages between workers until there are none, as the data plane does. Returns the
-    /// answers to clients, by worker.
+    /// Delivers messages between workers until none remains, as the data plane does. Returns the
+    /// responses to clients, by worker.
     pub fn exchange(&mut self) -> Vec<(usize, ClientPath, Vec<u8>)> {
         let answers = self.exchange_unchecked();
         self.check();
         answers
     }
 
-    /// The same while an allocation is on its way.
+    /// Delivers messages between workers while an allocation is on its way.
     pub fn exchange_unchecked(&mut self) -> Vec<(usize, ClientPath, Vec<u8>)> {
         let mut answers = Vec::new();
         while let Some((at, command)) = self.next_command() {
@@ -152,7 +152,7 @@ impl Workers {
         assert!(self.advance_and_hear(by).is_empty());
     }
 
-    /// The same where requests are answered by it.
+    /// Advances the time, and returns the responses to requests that this completes.
     pub fn advance_and_hear(&mut self, by: u64) -> Vec<(usize, ClientPath, Vec<u8>)> {
         for world in &mut self.worlds {
             world.advance(secs(by));

@@ -1,5 +1,5 @@
-//! Challenges of a certificate authority that verifies this host's names (RFC 8555 §8), and their
-//! answers.
+//! Responses to challenges of a certificate authority that verifies this host's names (RFC 8555
+//! §8).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::{CertificateError, provider};
 /// Application protocol of a certificate authority that verifies a name over TLS (RFC 8737 §4).
 pub(crate) const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// Answers to pending challenges; none but while a certificate is ordered.
+/// Responses to pending challenges. Empty except while a certificate is ordered.
 #[derive(Default)]
 pub struct Challenges(RwLock<Pending>);
 
@@ -27,16 +27,16 @@ struct Pending {
 }
 
 impl Challenges {
-    /// Adds the answer to an HTTP-01 challenge (RFC 8555 §8.3).
+    /// Adds the response to an HTTP-01 challenge (RFC 8555 §8.3).
     pub fn answer_http(&self, token: String, key_authorization: String) {
         self.change(|pending| drop(pending.http.insert(token, key_authorization)));
     }
 
-    /// Adds the answer to a TLS-ALPN-01 challenge for a name: a certificate with the digest of the
-    /// key authorization (RFC 8737 §3), and its key.
+    /// Adds the response to a TLS-ALPN-01 challenge for a name: a certificate and its key. The
+    /// certificate contains the digest of the key authorization (RFC 8737 §3).
     ///
     /// # Errors
-    /// The key is of a kind that is not served.
+    /// The key has a type that the server does not support.
     pub fn answer_tls(
         &self,
         name: &str,
@@ -50,30 +50,30 @@ impl Challenges {
         Ok(())
     }
 
-    /// Removes all answers.
+    /// Removes all responses.
     pub fn clear(&self) {
         self.change(|pending| *pending = Pending::default());
     }
 
-    /// The answer to an HTTP-01 challenge with this token, if it is pending.
+    /// Returns the response to an HTTP-01 challenge with this token, if pending.
     #[must_use]
     pub fn key_authorization(&self, token: &str) -> Option<String> {
         let pending = self.0.read().unwrap_or_else(PoisonError::into_inner);
         pending.http.get(token).cloned()
     }
 
-    /// True if there is an answer over HTTP.
+    /// Returns true if an HTTP-01 response is pending.
     pub(crate) fn has_http(&self) -> bool {
         !self.0.read().unwrap_or_else(PoisonError::into_inner).http.is_empty()
     }
 
-    /// True if there is an answer over TLS.
+    /// Returns true if a TLS-ALPN-01 response is pending.
     pub(crate) fn has_tls(&self) -> bool {
         !self.0.read().unwrap_or_else(PoisonError::into_inner).tls.is_empty()
     }
 
-    /// The answer to a TLS-ALPN-01 challenge. Its certificate is for the authority alone: a client
-    /// that offers any other protocol is none (RFC 8737 §3).
+    /// Returns the certificate that responds to a TLS-ALPN-01 challenge. Only for handshakes of an
+    /// [authority](is_authority): other clients must not receive the certificate (RFC 8737 §3).
     pub(crate) fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let pending = self.0.read().unwrap_or_else(PoisonError::into_inner);
         pending.tls.get(&hello.server_name()?.to_ascii_lowercase()).map(Arc::clone)
@@ -90,8 +90,8 @@ impl fmt::Debug for Challenges {
     }
 }
 
-/// True if a client is a certificate authority that verifies a name: it offers this protocol alone
-/// (RFC 8737 §3).
+/// Returns true if the client is a certificate authority that verifies a name. Such a client offers
+/// only the protocol [`ACME_TLS`] (RFC 8737 §3).
 pub(crate) fn is_authority(hello: &ClientHello<'_>) -> bool {
     hello
         .alpn()

@@ -1,4 +1,4 @@
-//! A certificate with its chain and key, as OpenSSL has them.
+//! Certificate with its chain and key, in OpenSSL's form.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use ::openssl::pkey::{Id, PKey, Private};
 use ::openssl::ssl::SslRef;
 use ::openssl::x509::X509;
 
-/// A certificate with its chain and key.
+/// Certificate with its chain and private key.
 #[derive(Clone)]
 pub(crate) struct Identity {
-    /// The server's own certificate comes first.
+    /// The server's own certificate is the first.
     chain: Vec<X509>,
     key: PKey<Private>,
 }
@@ -19,7 +19,7 @@ impl Identity {
     /// Reads a chain and its key, both as PEM.
     ///
     /// # Errors
-    /// They cannot be read, or are of a kind that OpenSSL does not serve.
+    /// The chain or the key cannot be read, or has a type that OpenSSL does not support.
     pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, ErrorStack> {
         let chain = X509::stack_from_pem(chain)?;
         // Without this callback, OpenSSL prompts for the passphrase of an encrypted key on the
@@ -28,19 +28,20 @@ impl Identity {
         Ok(Self { chain, key })
     }
 
-    /// False if the chain has further certificates, and none of them has signed the own one.
+    /// Returns false if the chain has further certificates, and none of them has signed the first
+    /// one.
     pub(crate) fn is_signed_by_chain(&self) -> bool {
         let Some((own, others)) = self.chain.split_first() else { return false };
         let has_signed = |other: &X509| other.public_key().and_then(|key| own.verify(&key));
         others.is_empty() || others.iter().any(|other| has_signed(other).unwrap_or(false))
     }
 
-    /// Key type: one certificate of each type may be in use at once.
+    /// Returns the key type. OpenSSL accepts one certificate of each type for a handshake.
     pub(crate) fn kind(&self) -> Id {
         self.key.id()
     }
 
-    /// Adds this identity to a handshake, beside identities of other kinds.
+    /// Adds this identity to a handshake, in addition to identities with other key types.
     pub(crate) fn put_in(&self, handshake: &mut SslRef) -> Result<(), ErrorStack> {
         let Some((own, others)) = self.chain.split_first() else { return Ok(()) };
         handshake.set_certificate(own)?;

@@ -1,4 +1,4 @@
-//! Certificates under OpenSSL's own labels of PEM.
+//! PEM certificates with OpenSSL's additional labels.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,10 @@ const OLD: &str = "X509 CERTIFICATE";
 /// Label of a certificate followed by OpenSSL's trust settings.
 const TRUSTED: &str = "TRUSTED CERTIFICATE";
 
-/// PEM in which every certificate has the label `CERTIFICATE` (RFC 7468 §5.1). OpenSSL reads two
-/// more labels, and programs built on it accept files with them. What cannot be read is unchanged.
+/// Returns PEM in which every certificate has the label `CERTIFICATE` (RFC 7468 §5.1).
+///
+/// OpenSSL reads two more labels, and programs built on OpenSSL accept files with them. Blocks that
+/// cannot be read are unchanged.
 #[must_use]
 pub fn with_usual_labels(pem: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(pem) else { return Cow::Borrowed(pem) };
@@ -34,7 +36,7 @@ pub fn with_usual_labels(pem: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(usual.into_bytes())
 }
 
-/// Certificate as PEM without the trust settings that follow its DER.
+/// Returns a certificate as PEM, without the trust settings that follow the DER in `block`.
 fn without_trust(block: &str) -> Option<String> {
     let block: String = block.split_ascii_whitespace().collect();
     let certificate = X509::from_der(&decode_block(&block).ok()?).ok()?;
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
     use crate::Certificate;
 
-    /// OpenSSL's own form of a certificate with trust settings.
+    /// Returns OpenSSL's form of a certificate with trust settings.
     fn trusted(pem: &str) -> String {
         let mut openssl = Command::new("openssl")
             .args(["x509", "-trustout", "-addtrust", "serverAuth"])

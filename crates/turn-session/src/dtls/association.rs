@@ -1,5 +1,5 @@
-//! Session from the first message to the end: a handshake by OpenSSL, then a record layer with
-//! little memory, which can move to another process.
+//! DTLS session from the first message to the close. OpenSSL performs the handshake. A record layer
+//! with little memory follows, and can move to another process.
 
 use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
 use super::handshake::{Handshake, Progress};
@@ -7,15 +7,15 @@ use super::record::changes_keys;
 use super::session::Session;
 use super::state::DtlsState;
 
-/// The server's end of a session.
+/// The server's side of a session.
 #[derive(Debug)]
 pub(super) enum Association {
     Handshake(Box<Handshake>),
     Established(Box<Session>),
 }
 
-/// Resumes a session of another process; `None`: the state is invalid. No other process may write
-/// with its record numbers afterwards: see [`DtlsState`].
+/// Resumes a session of another process. Returns `None` if the state is invalid. No other process
+/// may use the session's record numbers afterwards: see [`DtlsState`].
 #[must_use]
 pub fn resume(state: DtlsState) -> Option<Box<dyn DtlsEngine>> {
     let session = Session::resume(state)?;
@@ -72,7 +72,7 @@ impl DtlsEngine for Association {
     fn resend(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd> {
         match self {
             Self::Handshake(_) => {
-                // Without input OpenSSL checks its timer.
+                // Without input, OpenSSL checks its retransmission timer.
                 exchange.input.clear();
                 self.shake_hands(exchange)
             }

@@ -1,4 +1,4 @@
-//! The rules of DTLS for all associations.
+//! Configuration of DTLS for all sessions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub struct DtlsConfig {
 }
 
 impl DtlsConfig {
-    /// A configuration with these certificates, which are looked up in each handshake and may be
-    /// replaced later.
+    /// Creates a configuration. Certificates are selected in each handshake, and may be replaced
+    /// later.
     ///
     /// # Errors
-    /// The OpenSSL of this host lacks a feature, or the rules leave no cipher suite or group of
+    /// The OpenSSL of this host lacks a feature, or the rules permit no cipher suite or group of
     /// DTLS 1.2.
     pub fn new(
         certificates: Arc<Certificates>,
@@ -39,7 +39,7 @@ impl DtlsConfig {
     ) -> Result<Self, DtlsError> {
         let mut context = SslContext::builder(SslMethod::dtls())?;
         context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
-        // DTLS 1.3 has cookies of another kind than the front's.
+        // The cookies of DTLS 1.3 differ from those of the cookie handler.
         context.set_max_proto_version(Some(SslVersion::DTLS1_2))?;
         context.set_cipher_list(&rules.dtls_suites())?;
         if let Some(groups) = rules.dtls_groups() {
@@ -52,8 +52,8 @@ impl DtlsConfig {
                 | SslOptions::NO_RENEGOTIATION
                 | SslOptions::NO_TICKET,
         );
-        // TURN clients stay connected: resumption would save little, and needs stored sessions, or
-        // ticket keys that rotate.
+        // TURN clients stay connected: resumption would save little. It also needs stored sessions,
+        // or rotated ticket keys.
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
         context.set_verify(SslVerifyMode::NONE);
         context.set_alpn_select_callback(|_, offered| choose(offered));
@@ -63,22 +63,22 @@ impl DtlsConfig {
         Ok(Self { context: context.build(), certificates, front })
     }
 
-    /// True if there is a certificate; handshakes fail without one.
+    /// Returns true if there is a certificate. Handshakes fail without a certificate.
     #[must_use]
     pub fn can_serve(&self) -> bool {
         !self.certificates.is_empty()
     }
 
-    /// The cookie handler.
+    /// Returns the cookie handler.
     #[must_use]
     pub const fn front(&self) -> &CookieHandler {
         &self.front
     }
 
-    /// Starts a session. [Pass](DtlsEngine::take) the client's hello to it next.
+    /// Starts a session. Pass the client's hello to [`DtlsEngine::take`] next.
     ///
     /// # Errors
-    /// Out of memory.
+    /// OpenSSL cannot create the session, for example because memory is exhausted.
     pub fn begin(&self, hello: &Hello<'_>) -> Result<Box<dyn DtlsEngine>, DtlsError> {
         let handshake = Handshake::begin(&self.context, hello)?;
         Ok(Box::new(Association::Handshake(Box::new(handshake))))
@@ -91,8 +91,8 @@ impl fmt::Debug for DtlsConfig {
     }
 }
 
-/// OpenSSL receives only hellos whose cookie the cookie handler has verified; its own
-/// HelloVerifyRequests are discarded.
+/// Disables OpenSSL's own cookies. OpenSSL receives only hellos whose cookie the cookie handler has
+/// verified, and OpenSSL's HelloVerifyRequests are discarded.
 fn verify_elsewhere(context: &mut SslContextBuilder) {
     context.set_cookie_generate_cb(|_, cookie| {
         cookie[0] = 0;
@@ -101,8 +101,8 @@ fn verify_elsewhere(context: &mut SslContextBuilder) {
     context.set_cookie_verify_cb(|_, _| true);
 }
 
-/// Selects the application protocol (RFC 7443), in our order of preference; an error without a
-/// common one. Not called for clients that offer none.
+/// Selects the application protocol (RFC 7443), in the server's order of preference. Returns an
+/// error if there is no common protocol. OpenSSL does not call this for clients that offer none.
 fn choose(mut offered: &[u8]) -> Result<&[u8], AlpnError> {
     let mut known = Vec::new();
     while let Some((&len, rest)) = offered.split_first() {
@@ -114,8 +114,8 @@ fn choose(mut offered: &[u8]) -> Result<&[u8], AlpnError> {
     of_both.copied().ok_or(AlpnError::ALERT_FATAL)
 }
 
-/// Selects the certificates for the client's server name. Called for each handshake, with a name or
-/// without.
+/// Selects the certificates for the client's server name. OpenSSL calls this in each handshake,
+/// with a name or without.
 fn show(
     handshake: &mut SslRef,
     alert: &mut SslAlert,

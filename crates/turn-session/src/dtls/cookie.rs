@@ -1,4 +1,5 @@
-//! Cookies: a client that returns one has shown that it receives at its address (RFC 6347 §4.2.1).
+//! DTLS cookies. A client that returns a cookie proves that packets to its address arrive (RFC 6347
+//! §4.2.1).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,22 +9,22 @@ use sha2::Sha256;
 
 use crate::AddressPair;
 
-/// Shortest validity of a cookie, and half of the longest. A client repeats its hello for up to a
-/// minute; one with an expired cookie gets another.
+/// Minimum validity of a cookie, and half of the maximum. Clients retransmit a hello for up to a
+/// minute. A client with an expired cookie gets a new cookie.
 const SLOT: Duration = Duration::from_secs(60);
 
-/// Bytes of a cookie. With it the answer is shorter than any ClientHello.
+/// Length of a cookie in bytes. With this length, the answer is shorter than any ClientHello.
 pub(super) const COOKIE_LEN: usize = 32;
 
-/// Makes and verifies stateless cookies. All workers share the secret, so a client may return a
-/// cookie to any of them.
+/// Creates and verifies stateless cookies. All workers share the secret, so a client may return a
+/// cookie to any worker.
 #[derive(Clone)]
 pub struct Cookies {
     secret: Hmac<Sha256>,
 }
 
 impl Cookies {
-    /// Derives cookies from a secret of the operating system's randomness.
+    /// Derives cookies from a secret, which must come from the operating system's randomness.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
         #[expect(clippy::expect_used, reason = "an HMAC has keys of any length (RFC 2104 §2)")]
@@ -31,7 +32,7 @@ impl Cookies {
         Self { secret }
     }
 
-    /// A cookie for a client's hello; `since` any fixed moment.
+    /// Creates a cookie for a client's hello. `since` is the time since any fixed moment.
     pub(super) fn make(
         &self,
         ends: AddressPair,
@@ -41,7 +42,8 @@ impl Cookies {
         self.signed(ends, random, slot(since)).finalize().into_bytes().into()
     }
 
-    /// True if the cookie was made for this client's hello, in this slot of time or the one before.
+    /// Returns true if the cookie was created for this client's hello, in the current time slot or
+    /// the previous slot.
     pub(super) fn verify(
         &self,
         ends: AddressPair,
@@ -51,12 +53,13 @@ impl Cookies {
     ) -> bool {
         let now = slot(since);
         [now, now.wrapping_sub(1)].into_iter().any(|slot| {
-            // In constant time.
+            // Compares in constant time.
             self.signed(ends, random, slot).verify_slice(cookie).is_ok()
         })
     }
 
-    /// The slot is part of the key: a cookie of one slot reveals nothing about the next.
+    /// Computes the MAC of a time slot. The MAC covers the slot, so a cookie reveals nothing about
+    /// the next slot's.
     fn signed(&self, ends: AddressPair, random: &[u8; 32], slot: u64) -> Hmac<Sha256> {
         let mut mac = self.secret.clone();
         mac.update(&slot.to_be_bytes());

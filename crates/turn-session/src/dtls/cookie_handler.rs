@@ -8,11 +8,11 @@ use super::pieces::HelloPiece;
 use super::record::{ALERT, DTLS_1_0, DTLS_1_2, FATAL, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER};
 use crate::AddressPair;
 
-/// The longest answer: a HelloVerifyRequest.
+/// Maximum length of an answer in bytes: a HelloVerifyRequest.
 pub const ANSWER_MAX: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 1 + COOKIE_LEN;
 
-/// The shortest ClientHello: no session, cookie or extension, one cipher suite, one way to
-/// compress.
+/// Length in bytes of the shortest ClientHello: no session, cookie or extension, one cipher suite,
+/// one compression method.
 #[cfg(test)]
 const SHORTEST_HELLO: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 32 + 1 + 1 + 4 + 2;
 
@@ -21,7 +21,7 @@ const HELLO_VERIFY_REQUEST: u8 = 3;
 /// Description of a fatal alert (RFC 5246 §7.2).
 const PROTOCOL_VERSION: u8 = 70;
 
-/// Answers first messages.
+/// Stateless handler of first messages.
 #[derive(Clone, Debug)]
 pub struct CookieHandler {
     cookies: Cookies,
@@ -30,35 +30,35 @@ pub struct CookieHandler {
 /// Outcome of a first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloOutcome<'a> {
-    /// Send so many bytes of the answer.
+    /// Send this number of bytes of the answer.
     Answer(usize, Answer),
-    /// The client is at its address, and the handshake may begin.
+    /// The cookie is valid: the client receives at its address, and the handshake may start.
     Verified(Hello<'a>),
     /// First fragment with a valid cookie: the address of the client is verified.
     VerifiedPiece(HelloPiece<'a>),
-    /// Fragment after the first, to be added to a verified one.
+    /// Fragment after the first, to be added to a verified first fragment.
     LaterPiece(HelloPiece<'a>),
-    /// No answer.
+    /// The datagram gets no answer.
     Dropped(HelloError),
 }
 
 /// Kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// HelloVerifyRequest: the client repeats its hello with a cookie.
+    /// HelloVerifyRequest: the client repeats the hello with a cookie.
     Cookie,
-    /// That the client's versions are too old.
+    /// Alert: the client supports only versions that are too old.
     Version,
 }
 
 impl CookieHandler {
-    /// With these cookies.
+    /// Creates a handler that uses these cookies.
     #[must_use]
     pub const fn new(cookies: Cookies) -> Self {
         Self { cookies }
     }
 
-    /// Handles a datagram of a client without a DTLS session; `since` is the time since a fixed
+    /// Handles a datagram of a client without a DTLS session. `since` is the time since a fixed
     /// moment. The answer is never longer than the datagram.
     pub fn take<'a>(
         &self,
@@ -88,7 +88,7 @@ impl CookieHandler {
     }
 }
 
-/// Beginning of a hello.
+/// First fields of a hello, up to the cookie.
 struct Beginning<'a> {
     record: u64,
     message: u16,
@@ -107,7 +107,7 @@ impl<'a> Beginning<'a> {
 /// Parses a first fragment, and returns the outcome for a valid cookie.
 ///
 /// # Errors
-/// The outcome of another datagram.
+/// Returns the outcome of a datagram that is not a valid first fragment.
 fn read_piece(datagram: &[u8]) -> Result<(Beginning<'_>, HelloOutcome<'_>), HelloOutcome<'_>> {
     let first = HelloPiece::read(datagram).map_err(HelloOutcome::Dropped)?;
     if !first.is_first() {
@@ -127,8 +127,8 @@ fn read_piece(datagram: &[u8]) -> Result<(Beginning<'_>, HelloOutcome<'_>), Hell
     Ok((beginning, HelloOutcome::VerifiedPiece(first)))
 }
 
-/// Writes a HelloVerifyRequest. Its numbers are the hello's (RFC 6347 §4.2.1), and a message that
-/// follows another one has another number.
+/// Writes a HelloVerifyRequest, and returns the length in bytes. Record and message numbers are
+/// those of the hello (RFC 6347 §4.2.1). A hello sent after another one has higher numbers.
 fn ask_again(
     hello: &Beginning<'_>,
     cookie: &[u8; COOKIE_LEN],
@@ -147,7 +147,7 @@ fn refuse_version(hello: &Beginning<'_>, answer: &mut [u8; ANSWER_MAX]) -> usize
     write(hello, ALERT, [&[FATAL, PROTOCOL_VERSION], &[], &[]], answer)
 }
 
-/// Writes a record with the number of the hello's, and returns how long it is.
+/// Writes a record with the record number of the hello, and returns the length in bytes.
 fn write(
     hello: &Beginning<'_>,
     content: u8,
@@ -158,7 +158,7 @@ fn write(
     let (header, mut rest) = answer.split_at_mut(RECORD_HEADER);
     header[0] = content;
     header[1..3].copy_from_slice(&DTLS_1_0.to_be_bytes());
-    // Epoch 0, which the number has its upper bytes free for.
+    // Epoch 0: the upper two bytes of the number are zero.
     header[3..11].copy_from_slice(&hello.record.to_be_bytes());
     header[11..].copy_from_slice(&(len as u16).to_be_bytes());
     for part in parts {

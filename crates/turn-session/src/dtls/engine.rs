@@ -1,32 +1,32 @@
-//! Interface of one session.
+//! Interface of a single DTLS session.
 
 use std::fmt;
 
 use super::state::DtlsState;
 
-/// Datagrams between the network and DTLS sessions. A thread uses one for all its sessions, so that
-/// none keeps buffers of its own.
+/// Buffers for datagrams between the network and DTLS sessions. A thread shares one exchange among
+/// all sessions, so that sessions need no buffers.
 #[derive(Debug, Default)]
 pub struct Exchange {
-    /// The received datagram, until it is read.
+    /// Received datagram that is not completely read.
     pub(super) input: Vec<u8>,
     /// Number of bytes read from `input`.
     pub(super) read: usize,
-    /// Records that were repeated or not authentic.
+    /// Number of records that were repeated or not authentic.
     pub(super) discarded: u64,
-    /// Outgoing datagrams, concatenated, and the end of each.
+    /// Outgoing datagrams, concatenated; `ends` contains the end of each.
     pub(super) output: Vec<u8>,
     pub(super) ends: Vec<usize>,
 }
 
 impl Exchange {
-    /// Datagrams to send to the client, in order.
+    /// Returns the datagrams to send to the client, in order.
     pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.output[start..end])
     }
 
-    /// Records that were repeated, too old or not authentic, since the last call.
+    /// Returns the number of repeated, outdated or forged records since the last call.
     pub const fn take_discarded(&mut self) -> u64 {
         std::mem::replace(&mut self.discarded, 0)
     }
@@ -38,7 +38,7 @@ impl Exchange {
         self.read = 0;
     }
 
-    /// Adds a datagram to send, unless nothing is written.
+    /// Adds the datagram that `write` appends, unless nothing is written.
     pub(super) fn send<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let before = self.output.len();
         let written = write(&mut self.output);
@@ -58,38 +58,41 @@ impl Exchange {
     }
 }
 
-/// Reason for which a DTLS session ended.
+/// Reason why a DTLS session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DtlsEnd {
-    /// The client closed it (close_notify).
+    /// The client closed the session (close_notify).
     ByClient,
-    /// The handshake failed: no cipher suite or application protocol in common, or worse.
+    /// The handshake failed, for example without a common cipher suite or application protocol.
     Failed,
-    /// The client sent a fatal alert, or broke the rules of the protocol.
+    /// The client sent a fatal alert, or violated the protocol.
     Broken,
-    /// The limit of protected data or of forged records was reached.
+    /// The keys reached the limit of protected data or of forged records.
     KeysUsedUp,
 }
 
-/// The datagram went no further: it is too many, too long or makes no sense.
+/// Error: the session has dropped the datagram. The datagram is malformed, too long, or beyond a
+/// limit, or the session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Nothing was sent: the handshake is not done, or it is too long for one record.
+/// Error: nothing was sent. The handshake is incomplete, the session has ended, the keys are used
+/// up, or the plaintext is empty or too long for one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
-/// The server's end of one DTLS session. After each call, also a failed one, the [`Exchange`] holds
-/// the datagrams to send.
+/// The server's side of one DTLS session. After each call, even a failed one, the [`Exchange`]
+/// contains the datagrams to send.
 pub trait DtlsEngine: fmt::Debug + Send {
-    /// Accepts a datagram from the network; call [`read`](Self::read) until it returns `None`.
+    /// Accepts a datagram from the network. Call [`read`](Self::read) afterwards until `None` is
+    /// returned.
     ///
     /// # Errors
     /// The datagram was dropped.
     fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused>;
 
-    /// Decrypts one record into `room`, which is at least as long as the datagram, and returns the
-    /// length; `None` when there is no further record.
+    /// Decrypts one record into `room`, and returns the length of the plaintext. Returns `None` if
+    /// no record remains. `room` must be at least as long as the datagram.
     ///
     /// # Errors
     /// The session has ended.
@@ -98,27 +101,27 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// Sends one record to the client.
     ///
     /// # Errors
-    /// Nothing was sent; the session is unchanged.
+    /// Nothing was sent, and the session is unchanged.
     fn write(&mut self, plaintext: &[u8], exchange: &mut Exchange) -> Result<(), NotSent>;
 
-    /// Retransmits the flight that the client has not answered in time (RFC 6347 §4.2.4). Call it
-    /// several times a second until the handshake is complete.
+    /// Retransmits the last flight if the client has not responded in time (RFC 6347 §4.2.4). Call
+    /// this several times a second until the handshake is complete.
     ///
     /// # Errors
     /// The session has ended.
     fn resend(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd>;
 
-    /// Sends close_notify.
+    /// Sends close_notify, or a fatal alert during the handshake.
     fn close(&mut self, exchange: &mut Exchange);
 
-    /// The name that the client asked for (SNI, RFC 6066 §3).
+    /// Returns the server name requested by the client (SNI, RFC 6066 §3).
     fn server_name(&self) -> Option<&str>;
 
-    /// True if the handshake is complete.
+    /// Returns true if the handshake is complete.
     fn is_established(&self) -> bool;
 
     /// Returns the state of an established session, for [`resume`](super::resume) in another
-    /// process; `None` before and after.
+    /// process. Returns `None` during the handshake and after the end of the session.
     fn state(&self) -> Option<DtlsState>;
 }
 

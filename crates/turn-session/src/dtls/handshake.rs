@@ -1,8 +1,8 @@
-//! A handshake by OpenSSL, up to the keys.
+//! Handshake by OpenSSL, up to the session keys.
 //!
-//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest on. The cookie
-//! handler has sent that message instead, without state: so OpenSSL first gets the hello without a
-//! cookie, its answer is discarded, and then its counts match the client's.
+//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest. Here the cookie
+//! handler has sent that message, without state. OpenSSL therefore first receives the hello without
+//! a cookie, and OpenSSL's answer is discarded. Its counts then match the client's.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -20,32 +20,33 @@ use super::record::{ALERT, FATAL, RECORD_HEADER, renumber, take_record};
 use super::record_filter::RecordFilter;
 use super::session::Session;
 
-/// Longest datagram of a handshake: with the headers of IPv6 and UDP within the minimum MTU (RFC
-/// 8200 §5).
+/// Maximum length of a handshake datagram in bytes. With the headers of IPv6 and UDP, the packet
+/// fits the minimum MTU (RFC 8200 §5).
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
-/// An operation that this build of OpenSSL cannot do.
+/// Error of an OpenSSL operation, for example one that this build does not support.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("OpenSSL: {0}")]
 pub struct DtlsError(#[from] ErrorStack);
 
-/// The server's end of a handshake.
+/// The server's side of a handshake.
 pub(super) struct Handshake {
     /// OpenSSL with an exchange that is empty except during calls.
     stream: SslStream<Exchange>,
     filter: RecordFilter,
-    /// Offset of unencrypted record numbers, to continue from the HelloVerifyRequest's.
+    /// Offset added to unencrypted record numbers, to continue after the HelloVerifyRequest's
+    /// number.
     renumber_by: u64,
-    /// Datagrams with encrypted records of the client, by which the session knows their numbers.
+    /// Datagrams with encrypted records of the client. The session marks their numbers as received.
     early: Vec<Vec<u8>>,
-    /// The numbers above those of the last records that were sent in clear, and encrypted.
+    /// Record numbers after the last sent record: unencrypted, and encrypted.
     next: [u64; 2],
     ended: Option<DtlsEnd>,
 }
 
-/// Result of a step.
+/// Result of a handshake step.
 pub(super) enum Progress {
-    /// More datagrams of the client are awaited.
+    /// More datagrams of the client are required.
     Waits,
     /// The handshake is complete.
     Established,
@@ -73,7 +74,7 @@ impl Handshake {
         Ok(Self {
             stream,
             filter: RecordFilter::default(),
-            // One record for each message before, on either side.
+            // Each earlier message used one record, in both directions.
             renumber_by: hello.record - u64::from(hello.message),
             early: Vec::new(),
             next: [hello.record + 1, 0],
@@ -97,8 +98,8 @@ impl Handshake {
         Ok(())
     }
 
-    /// Processes the accepted datagram; without one, retransmits the last flight after a timeout
-    /// (RFC 6347 §4.2.4).
+    /// Processes the accepted datagram. Without a datagram, retransmits the last flight after a
+    /// timeout (RFC 6347 §4.2.4).
     pub(super) fn go_on(&mut self, exchange: &mut Exchange) -> Result<Progress, DtlsEnd> {
         if let Some(how) = self.ended {
             return Err(how);
@@ -118,7 +119,7 @@ impl Handshake {
         }
     }
 
-    /// Renumbers unencrypted records, and stores the last numbers.
+    /// Renumbers unencrypted records of new datagrams, and stores the last numbers.
     fn look_at_output(&mut self, exchange: &mut Exchange, before: usize) {
         let mut start = before.checked_sub(1).map_or(0, |last| exchange.ends[last]);
         for &end in &exchange.ends[before..] {
@@ -135,7 +136,8 @@ impl Handshake {
         }
     }
 
-    /// Returns the session of a complete handshake, of which these were the last datagrams.
+    /// Creates the session of a complete handshake. `last_flight` contains the last datagrams.
+    /// Returns `None` if OpenSSL does not provide the secrets, or the suite is not supported.
     pub(super) fn session(&self, last_flight: Vec<Vec<u8>>) -> Option<Session> {
         let ssl = self.stream.ssl();
         let suite = Suite::of(ssl.current_cipher()?.standard_name()?)?;
@@ -144,7 +146,7 @@ impl Handshake {
         let [client_random, server_random] = randoms(ssl)?;
         let keys = derive(suite, &master_secret, &client_random, &server_random);
         let [client, server] = keys.filter(|_| len == MASTER_SECRET)?;
-        // The Finished was encrypted.
+        // The Finished was encrypted, so at least one number is used.
         let next = Some(self.next[1]).filter(|next| *next > 0)?;
         let early = self.early.iter().filter_map(|record| Some(take_record(record)?.0));
         let reading = reading_after(client, early)?;
@@ -176,14 +178,14 @@ impl Handshake {
     }
 }
 
-/// The randoms of client and server.
+/// Returns the client random and the server random.
 fn randoms(ssl: &SslRef) -> Option<[[u8; RANDOM]; 2]> {
     let (mut client, mut server) = ([0; RANDOM], [0; RANDOM]);
     let lengths = (ssl.client_random(&mut client), ssl.server_random(&mut server));
     (lengths == (RANDOM, RANDOM)).then_some([client, server])
 }
 
-/// OpenSSL's error stack.
+/// Returns OpenSSL's error stack.
 fn failed(error: &Error) -> ErrorStack {
     error.ssl_error().cloned().unwrap_or_else(ErrorStack::get)
 }
@@ -196,7 +198,7 @@ impl fmt::Debug for Handshake {
 
 impl Read for Exchange {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        // A single read consumes the datagram; bytes beyond the longest record are useless.
+        // A single read consumes the datagram: bytes beyond the longest record are unusable.
         let len = self.input.len().min(room.len());
         if len < RECORD_HEADER {
             return Err(io::ErrorKind::WouldBlock.into());

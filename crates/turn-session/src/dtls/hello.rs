@@ -1,4 +1,4 @@
-//! ClientHello (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): the complete message, or the beginning with
+//! ClientHello (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): the complete message, or the first part with
 //! the cookie.
 
 use super::record::{
@@ -6,18 +6,18 @@ use super::record::{
     take_record,
 };
 
-/// Longest datagram accepted as a first message. Clients send a quarter of it, and with
-/// post-quantum key exchange, which DTLS 1.2 does not have, less than all of it.
+/// Maximum length in bytes of a datagram accepted as a first message. Typical clients send a
+/// quarter of this. Post-quantum key exchange, which DTLS 1.2 does not have, would also fit.
 pub const HELLO_MAX: usize = 2048;
 
-/// Most messages of a client before the one with a valid cookie: one, and one more for each expired
-/// cookie.
+/// Maximum number of messages that a client sends before the message with a valid cookie: the first
+/// hello, and one message for each expired cookie.
 const MESSAGES_BEFORE_MAX: u16 = 7;
 
 /// Offset of the message body in the datagram.
 const BODY_AT: usize = RECORD_HEADER + HANDSHAKE_HEADER;
 
-/// A ClientHello, alone and whole in its datagram.
+/// ClientHello that is complete, and the only message of its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
     datagram: &'a [u8],
@@ -25,23 +25,23 @@ pub struct Hello<'a> {
     pub(super) record: u64,
     /// Number of the message.
     pub(super) message: u16,
-    /// The newest version that the client speaks; newer ones have lower numbers.
+    /// Newest version that the client supports. Newer versions have lower numbers.
     pub(super) version: u16,
-    /// The client random, which identifies the handshake.
+    /// Client random, which identifies the handshake.
     pub(super) random: &'a [u8; 32],
     pub(super) cookie: &'a [u8],
     /// Offset of the cookie's length in the datagram.
     cookie_at: usize,
 }
 
-/// Why a datagram is no first message that is answered.
+/// Reason why a datagram is not accepted as a first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloError {
-    /// It is no ClientHello at all.
+    /// The datagram is not a ClientHello.
     Other,
-    /// A fragment without the cookie, or a message longer than the limit.
+    /// Fragment without the cookie, or a message longer than the limit.
     Piece,
-    /// Malformed.
+    /// The ClientHello is malformed.
     Malformed,
 }
 
@@ -49,12 +49,12 @@ pub enum HelloError {
 pub(super) struct HelloRecord<'a> {
     pub(super) record: Record<'a>,
     pub(super) piece: Piece<'a>,
-    /// True without further records and fragments.
+    /// True if the datagram contains no further records and fragments.
     pub(super) alone: bool,
 }
 
 impl<'a> HelloRecord<'a> {
-    /// Parses the beginning of a datagram.
+    /// Parses the first record of a datagram.
     ///
     /// # Errors
     /// The datagram contains no ClientHello, or a malformed one.
@@ -72,10 +72,10 @@ impl<'a> HelloRecord<'a> {
 }
 
 impl<'a> Hello<'a> {
-    /// Reads a datagram: one record, one message, one piece.
+    /// Parses a datagram with one record, one message and one fragment.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns the reason why the datagram is not a complete ClientHello.
     pub fn read(datagram: &'a [u8]) -> Result<Self, HelloError> {
         let HelloRecord { record, piece, alone } = HelloRecord::read(datagram)?;
         if piece.at != 0 || piece.body.len() != piece.len || datagram.len() > HELLO_MAX {
@@ -96,32 +96,32 @@ impl<'a> Hello<'a> {
         })
     }
 
-    /// Length of the datagram.
+    /// Returns the length of the datagram in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.datagram.len()
     }
 
-    /// Never true: a hello has a version and more.
+    /// Returns false: a hello always contains a version and other fields.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.datagram.is_empty()
     }
 
-    /// The client random, which identifies the handshake.
+    /// Returns the client random, which identifies the handshake.
     #[must_use]
     pub const fn random(&self) -> &'a [u8; 32] {
         self.random
     }
 
-    /// The cookie, empty in a first hello.
+    /// Returns the cookie, which is empty in a first hello.
     #[must_use]
     pub const fn cookie(&self) -> &'a [u8] {
         self.cookie
     }
 
-    /// Writes the hello that the client sent `back` messages earlier: the same without a cookie
-    /// (RFC 6347 §4.2.1).
+    /// Writes the hello that the client sent `back` messages earlier. That hello is identical,
+    /// except for the numbers and the missing cookie (RFC 6347 §4.2.1).
     pub(super) fn without_cookie(&self, back: u16, to: &mut Vec<u8>) {
         let before = &self.datagram[..self.cookie_at];
         let behind = &self.datagram[self.cookie_at + 1 + self.cookie.len()..];
@@ -130,7 +130,7 @@ impl<'a> Hello<'a> {
         to.extend_from_slice(before);
         to.push(0);
         to.extend_from_slice(behind);
-        // Shorter than a hello that was read, which its lengths had room for.
+        // The result is not longer than the hello that was read, so all lengths fit their fields.
         let of_message = (len - BODY_AT) as u32;
         let of_record = (len - RECORD_HEADER) as u16;
         let record = self.record - u64::from(back);
@@ -142,13 +142,13 @@ impl<'a> Hello<'a> {
     }
 }
 
-/// Returns true if these numbers are possible for a first record and message: clients count both
-/// together.
+/// Returns true if these numbers are possible for a first record and message. Clients increment
+/// both numbers together.
 pub(super) fn are_first(record: u64, message: u16) -> bool {
     message <= MESSAGES_BEFORE_MAX && u64::from(message) <= record
 }
 
-/// The fields of the message that are of use before the handshake.
+/// Fields of the message that are used before the handshake.
 pub(super) struct Fields<'a> {
     pub(super) version: u16,
     pub(super) random: &'a [u8; 32],
@@ -158,7 +158,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Parses the whole message, so that a malformed one is rejected here.
+    /// Parses the complete message. A malformed message must be rejected before a handshake starts.
     fn read(body: &'a [u8]) -> Option<Self> {
         let (fields, rest) = Self::read_beginning(body)?;
         let (suites, rest) = take_long(rest)?;
@@ -170,7 +170,7 @@ impl<'a> Fields<'a> {
         has_form.then_some(fields)
     }
 
-    /// Parses the message up to the cookie, and returns the rest.
+    /// Parses the message up to the cookie, and returns the remaining bytes.
     pub(super) fn read_beginning(body: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (version, rest) = body.split_first_chunk::<2>()?;
         let (random, rest) = rest.split_first_chunk::<32>()?;
@@ -194,13 +194,13 @@ fn are_extensions(bytes: &[u8]) -> bool {
     true
 }
 
-/// Takes bytes with a length prefix of one byte.
+/// Splits off bytes with a length prefix of one byte.
 fn take_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*len))
 }
 
-/// Takes bytes with a length prefix of two bytes.
+/// Splits off bytes with a length prefix of two bytes.
 fn take_long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
@@ -225,7 +225,7 @@ pub(super) mod tests {
             cookie: cookie.to_vec(),
             suites: vec![0xC0, 0x2B, 0xC0, 0x2F],
             compression: vec![0],
-            // A list of two, the second of which is empty.
+            // A list of two extensions, the second of which is empty.
             extensions: vec![0, 10, 0, 10, 0, 2, 0, 23, 0, 23, 0, 0],
         }
     }
@@ -251,7 +251,7 @@ pub(super) mod tests {
         out
     }
 
-    /// OpenSSL receives the client's earlier hello, and counts from it.
+    /// OpenSSL receives the client's earlier hello, and counts from that message.
     #[test]
     fn an_earlier_hello_is_restored_byte_for_byte() {
         let second = datagram(9, 3, &parts(&[5; 32]));

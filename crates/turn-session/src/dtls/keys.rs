@@ -1,11 +1,11 @@
-//! Keys of a session from the secrets of its handshake (RFC 5246 §6.3).
+//! Derivation of session keys from the secrets of a handshake (RFC 5246 §6.3).
 
 use aws_lc_rs::tls_prf::{Algorithm, P_SHA256, P_SHA384, Secret};
 use state_format::fields;
 
 use crate::aead::{Cipher, FixedPart, KeyBytes};
 
-/// Length of the master secret, and of a random.
+/// Lengths in bytes of the master secret, and of a random.
 pub(super) const MASTER_SECRET: usize = 48;
 pub(super) const RANDOM: usize = 32;
 
@@ -17,7 +17,7 @@ pub(super) struct Suite {
 }
 
 impl Suite {
-    /// Reads the name that a suite has at IANA; `None`: its cipher is not served.
+    /// Parses the IANA name of a suite. Returns `None` if the cipher is not supported.
     pub(super) fn of(name: &str) -> Option<Self> {
         [
             ("_WITH_AES_128_GCM_SHA256", Cipher::Aes128Gcm, &P_SHA256),
@@ -56,7 +56,7 @@ pub(super) fn derive(
         2 * (key + fixed),
     );
     let block = block.ok()?;
-    // An AEAD has no MAC keys: both keys, then both fixed parts.
+    // AEAD suites have no MAC keys: the block contains both keys, then both fixed parts.
     let (keys, rest) = block.as_ref().split_at_checked(2 * key)?;
     let of = |number: usize| {
         Some(DirectionKeys {

@@ -1,17 +1,17 @@
-//! Reassembly of ClientHello fragments (RFC 6347 §4.2.3), of clients with small packets or large
+//! Reassembly of ClientHello fragments (RFC 6347 §4.2.3), from clients with small packets or large
 //! key shares.
 //!
-//! The first fragment contains the cookie: a server stores no fragment of an unverified client.
-//! Fragments are accepted in order only. After loss or reordering the client retransmits all
-//! fragments, after a second.
+//! The first fragment contains the cookie: the server stores no fragment of an unverified client.
+//! Fragments are accepted in order only. After loss or reordering, the client retransmits all
+//! fragments after a second.
 
 use super::hello::{HELLO_MAX, HelloError, HelloRecord};
 use super::record::{CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, Piece, RECORD_HEADER};
 
-/// Maximum number of fragments: packets of 128 bytes carry the longest hello.
+/// Maximum number of fragments. Packets of 128 bytes can carry the longest hello.
 const PIECES_MAX: u8 = 24;
 
-/// Fragment of a ClientHello; the only content of a datagram.
+/// Fragment of a ClientHello, the only content of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HelloPiece<'a> {
     /// Number of the record.
@@ -52,7 +52,7 @@ impl<'a> HelloPiece<'a> {
 pub struct PartialHello {
     /// Received part, as a datagram with one record.
     datagram: Vec<u8>,
-    /// Length of the complete datagram.
+    /// Length of the complete datagram in bytes.
     whole: usize,
     /// Number of the message.
     message: u16,
@@ -60,7 +60,7 @@ pub struct PartialHello {
 }
 
 impl PartialHello {
-    /// Starts with a first fragment with a verified cookie.
+    /// Starts with a first fragment whose cookie is verified.
     #[must_use]
     pub fn begin(first: &HelloPiece<'_>) -> Self {
         let HelloPiece { record, record_version, piece, .. } = first;
@@ -84,8 +84,8 @@ impl PartialHello {
         Self { datagram, whole, message, pieces: 1 }
     }
 
-    /// Appends a fragment. Returns false if the fragment belongs to another hello or is out of
-    /// order.
+    /// Appends a fragment. Returns false if the fragment belongs to another hello, is out of order,
+    /// or exceeds the maximum number.
     pub fn add(&mut self, next: &HelloPiece<'_>) -> bool {
         let Piece { len, message, at, body, .. } = next.piece;
         let have = self.datagram.len() - RECORD_HEADER - HANDSHAKE_HEADER;
@@ -101,7 +101,7 @@ impl PartialHello {
         true
     }
 
-    /// Returns the complete hello as one datagram.
+    /// Returns the complete hello as one datagram, or `None` while fragments are missing.
     #[must_use]
     pub fn whole(&self) -> Option<&[u8]> {
         (self.datagram.len() == self.whole).then_some(&self.datagram[..])
@@ -164,7 +164,7 @@ mod tests {
         let mut hello = PartialHello::begin(&read(&pieces[0]));
         assert!(!hello.add(&read(&pieces[0])), "again");
         assert!(!hello.add(&read(&pieces[2])), "a gap");
-        // Of another message, and of one of another length.
+        // Fragments of another message, and of a message of another length.
         for at in [RECORD_HEADER + 3, RECORD_HEADER + 5] {
             let mut other = pieces[1].clone();
             other[at] += 1;

@@ -10,10 +10,10 @@ use super::state::{Reading, Writing};
 use super::{PLAINTEXT_MAX, limits};
 use crate::aead::TAG;
 
-/// The epoch of the keys: there is one handshake.
+/// Epoch of the session keys. Sessions have a single handshake.
 pub(super) const EPOCH: u16 = 1;
 
-/// Numbers of records have 48 bits, and do not wrap (RFC 6347 §4.1).
+/// Limit of record numbers, which have 48 bits and must not wrap (RFC 6347 §4.1).
 const NUMBER_LIMIT: u64 = 1 << 48;
 
 /// Error of sealing: the keys have reached their limit.
@@ -23,34 +23,34 @@ pub(super) struct KeysUsedUp;
 /// Error of opening a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotOpened {
-    /// Repeated record, or older than the window.
+    /// The record is repeated, or older than the replay window.
     Repeated,
-    /// Record without a valid tag, or of another epoch or version.
+    /// The record has no valid tag, or another epoch or version.
     Forged,
-    /// More forgeries were tried than the keys may have to refuse.
+    /// The number of forged records has reached the limit of the key.
     KeysUsedUp,
 }
 
-/// The direction to the client.
+/// Protection of the direction to the client.
 pub(super) struct Sealer {
     state: Writing,
     key: LessSafeKey,
 }
 
-/// The direction from the client.
+/// Verification and decryption of the direction from the client.
 pub(super) struct Opener {
     state: Reading,
     key: LessSafeKey,
 }
 
 impl Sealer {
-    /// Continues from a state; `None`: the state is invalid.
+    /// Continues from a state. Returns `None` if the state is invalid.
     pub(super) fn new(state: Writing) -> Option<Self> {
         let key = prepare(&state.keys)?;
         (state.next < NUMBER_LIMIT).then_some(Self { state, key })
     }
 
-    /// Returns true if the keys may protect no more data.
+    /// Returns true if the keys must not protect more data.
     pub(super) const fn is_used_up(&self) -> bool {
         self.state.blocks >= limits::BLOCKS_PER_KEY_MAX || self.state.next >= NUMBER_LIMIT
     }
@@ -59,11 +59,10 @@ impl Sealer {
         &self.state
     }
 
-    /// Appends a record with at most [`PLAINTEXT_MAX`] bytes to `out`.
+    /// Appends a record with at most [`PLAINTEXT_MAX`] bytes of plaintext to `out`.
     ///
     /// # Errors
-    /// The keys may protect no more data. An alert is sent all the same, as long as there is a
-    /// number for it.
+    /// The keys must not protect more data. Alerts are still sealed while an unused number exists.
     pub(super) fn seal(
         &mut self,
         content: u8,
@@ -99,7 +98,7 @@ impl Sealer {
 }
 
 impl Opener {
-    /// Continues from a state; `None`: the state is invalid.
+    /// Continues from a state. Returns `None` if the state is invalid.
     pub(super) fn new(state: Reading) -> Option<Self> {
         let key = prepare(&state.keys)?;
         let goes_on =
@@ -112,7 +111,7 @@ impl Opener {
     }
 
     /// Decrypts a record to the start of `out`, and returns the length of the plaintext. After an
-    /// error `out` contains no valid data.
+    /// error, `out` contains no valid data.
     ///
     /// # Errors
     /// The record is repeated or forged, or the keys have reached their limit.
@@ -143,7 +142,7 @@ impl Opener {
     }
 }
 
-/// Returns the reading state after these records, of which forged ones are ignored.
+/// Returns the reading state after these records. Forged records are ignored.
 pub(super) fn reading_after<'a>(
     keys: DirectionKeys,
     records: impl Iterator<Item = Record<'a>>,
@@ -177,7 +176,7 @@ const fn numbered(number: u64) -> [u8; 8] {
 }
 
 /// Returns the nonce of a record. RFC 5288 allows any unique explicit part: this server uses epoch
-/// and number. The Finished of OpenSSL has 64 random bits instead.
+/// and number. OpenSSL's Finished has 64 random bits instead.
 fn nonce(keys: &DirectionKeys, number: [u8; 8], explicit: [u8; 8]) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     let fixed = keys.fixed.bytes();
@@ -191,7 +190,8 @@ fn nonce(keys: &DirectionKeys, number: [u8; 8], explicit: [u8; 8]) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// RFC 5246 §6.2.3.3: epoch and number, type, version, length of the plaintext.
+/// Returns the additional data of a record: epoch and number, type, version, length of the
+/// plaintext (RFC 5246 §6.2.3.3).
 fn associated(content: u8, number: [u8; 8], len: usize) -> [u8; 13] {
     let mut associated = [0; 13];
     associated[..8].copy_from_slice(&number);
@@ -200,12 +200,12 @@ fn associated(content: u8, number: [u8; 8], len: usize) -> [u8; 13] {
     associated
 }
 
-/// The length of a record, which 16 bits hold.
+/// Returns the length field of a record. Lengths of records fit 16 bits.
 const fn length(len: usize) -> [u8; 2] {
     (len as u16).to_be_bytes()
 }
 
-/// Number of 16-byte blocks charged for a record: plaintext, tag and lengths.
+/// Returns the number of 16-byte blocks charged for a record: plaintext, tag and lengths.
 const fn blocks(len: usize) -> u64 {
     len.div_ceil(16) as u64 + 2
 }

@@ -1,10 +1,9 @@
-//! Records and the pieces of handshake messages in them (RFC 6347 §§4.1, 4.2.2), as they are on the
-//! wire.
+//! Wire format of records, and of the handshake message fragments in them (RFC 6347 §§4.1, 4.2.2).
 
-/// Bytes of a record's header.
+/// Length of a record's header in bytes.
 pub(super) const RECORD_HEADER: usize = 13;
 
-/// Bytes of the header of a handshake fragment.
+/// Length in bytes of the header of a handshake fragment.
 pub(super) const HANDSHAKE_HEADER: usize = 12;
 
 /// Content types (RFC 5246 §6.2.1).
@@ -13,37 +12,37 @@ pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const APPLICATION_DATA: u8 = 23;
 
-/// Types of messages of a handshake (RFC 5246 §7.4).
+/// Types of handshake messages (RFC 5246 §7.4).
 pub(super) const CLIENT_HELLO: u8 = 1;
 pub(super) const FINISHED: u8 = 20;
 
-/// Versions of DTLS. Records before the negotiation carry the older one, which all clients accept
-/// (RFC 6347 §4.2.1).
+/// Versions of DTLS. Records before the negotiation carry the older version, which all clients
+/// accept (RFC 6347 §4.2.1).
 pub(super) const DTLS_1_0: u16 = 0xFEFF;
 pub(super) const DTLS_1_2: u16 = 0xFEFD;
 
 /// Level of a fatal alert (RFC 5246 §7.2).
 pub(super) const FATAL: u8 = 2;
 
-/// Offset of the epoch in a record's header; the sequence number follows.
+/// Offset of the epoch in a record's header. The sequence number follows the epoch.
 const EPOCH_AT: usize = 3;
 
-/// One record.
+/// Parsed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) content: u8,
     pub(super) version: u16,
     pub(super) epoch: u16,
-    /// Its number in the epoch, of 48 bits.
+    /// Number of the record in its epoch, of 48 bits.
     pub(super) number: u64,
     pub(super) body: &'a [u8],
 }
 
-/// A fragment of a handshake message, or all of it.
+/// Fragment of a handshake message, or the complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
     pub(super) kind: u8,
-    /// Declared length of the whole message.
+    /// Declared length of the complete message in bytes.
     pub(super) len: usize,
     /// Number of the message.
     pub(super) message: u16,
@@ -52,14 +51,14 @@ pub(super) struct Piece<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// True if the first byte of a datagram is in the range of DTLS (RFC 7983 §7).
+/// Returns true if the first byte of a datagram is in the range of DTLS (RFC 7983 §7).
 #[must_use]
 pub const fn is_dtls(datagram: &[u8]) -> bool {
     matches!(datagram, [20..=63, ..])
 }
 
-/// True if a datagram begins with an unencrypted ClientHello, of a new session or an established
-/// one.
+/// Returns true if a datagram starts with an unencrypted ClientHello, of a new or an established
+/// session.
 #[must_use]
 pub fn begins_handshake(datagram: &[u8]) -> bool {
     let epoch = datagram.get(EPOCH_AT..EPOCH_AT + 2);
@@ -68,13 +67,13 @@ pub fn begins_handshake(datagram: &[u8]) -> bool {
         && datagram.get(RECORD_HEADER) == Some(&CLIENT_HELLO)
 }
 
-/// Takes the first record of a datagram, and returns the rest.
+/// Splits off the first record of a datagram, and returns the remaining bytes.
 pub(super) fn take_record(datagram: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let (header, rest) = datagram.split_first_chunk::<RECORD_HEADER>()?;
     let [content, major, minor, epoch @ .., _, _, _, _, _, _, _, _] = *header;
     let [.., n0, n1, n2, n3, n4, n5, len0, len1] = *header;
     let (body, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([len0, len1])))?;
-    // All versions of DTLS; the handshake negotiates the version.
+    // Accepts all versions of DTLS: the handshake negotiates the version.
     (major == 0xFE).then_some((
         Record {
             content,
@@ -87,7 +86,7 @@ pub(super) fn take_record(datagram: &[u8]) -> Option<(Record<'_>, &[u8])> {
     ))
 }
 
-/// Takes the first handshake fragment of a record's body, and returns the rest.
+/// Splits off the first handshake fragment of a record's body, and returns the remaining bytes.
 pub(super) fn take_piece(body: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     let (header, rest) = body.split_first_chunk::<HANDSHAKE_HEADER>()?;
     let [kind, l0, l1, l2, m0, m1, a0, a1, a2, p0, p1, p2] = *header;
@@ -100,7 +99,7 @@ const fn number([high, middle, low]: [u8; 3]) -> usize {
     u32::from_be_bytes([0, high, middle, low]) as usize
 }
 
-/// True if a datagram has a ChangeCipherSpec.
+/// Returns true if a datagram contains a ChangeCipherSpec.
 pub(super) fn changes_keys(mut datagram: &[u8]) -> bool {
     while let Some((record, rest)) = take_record(datagram) {
         if record.content == CHANGE_CIPHER_SPEC {

@@ -1,28 +1,28 @@
 //! Filter of a handshake's records before the DTLS library, by their unencrypted fields.
 //!
 //! A DTLS library buffers fragments of messages until they are complete, and records of the next
-//! epoch until its keys exist. A client with a valid cookie may still be hostile: each of these is
-//! bounded before the library buffers it.
+//! epoch until its keys exist. A client with a valid cookie may still be hostile. The filter bounds
+//! both kinds before the library buffers them.
 
 use super::limits::{EARLY_RECORD_MAX, EARLY_RECORDS_MAX};
 use super::record::{ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, Record, take_piece, take_record};
 
-/// Longest handshake message of a client, as declared in any fragment. A ClientKeyExchange has less
-/// than 200 bytes; client certificates are not requested.
+/// Maximum length in bytes of a client's handshake message, as declared in any fragment. A
+/// ClientKeyExchange has fewer than 200 bytes. Client certificates are not requested.
 const MESSAGE_MAX: usize = super::HELLO_MAX;
 
-/// The highest number of a handshake message: with cookies that were too old, a client has come to
-/// less.
+/// Maximum number of a handshake message. A client remains below this limit, even after several
+/// expired cookies.
 const MESSAGE_NUMBER_MAX: u16 = 15;
 
-/// Number of encrypted records that were admitted.
+/// Filter for one handshake. Counts the admitted encrypted records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecordFilter {
     early: usize,
 }
 
 impl RecordFilter {
-    /// True if a datagram may reach the library.
+    /// Returns true if a datagram may reach the library.
     pub(super) fn admits(&mut self, mut datagram: &[u8]) -> bool {
         if datagram.is_empty() {
             return false;
@@ -41,7 +41,7 @@ impl RecordFilter {
         match (record.epoch, record.content) {
             (0, HANDSHAKE) => admits_pieces(record.body),
             (0, CHANGE_CIPHER_SPEC | ALERT) => true,
-            // A client has no data to send before our Finished has answered its own.
+            // A client has no data to send before it receives the server's Finished.
             (1, HANDSHAKE | ALERT) => {
                 let admits =
                     self.early < EARLY_RECORDS_MAX && record.body.len() <= EARLY_RECORD_MAX;

@@ -1,15 +1,15 @@
-//! The replay window: a record is accepted once (RFC 6347 §4.1.2.6).
+//! Replay window, which accepts each record once (RFC 6347 §4.1.2.6).
 
 use state_format::fields;
 
-/// Width of the window in records. RFC 6347 requires at least 32; batches from several queues of a
-/// network card are further apart.
+/// Width of the window in records. RFC 6347 requires at least 32. Batches from several queues of a
+/// network card can be reordered by more.
 const WIDTH: u64 = 128;
 
-/// Numbers of the records that were received. Only those of authentic records enter it.
+/// Set of received record numbers. Contains only numbers of authentic records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReplayWindow {
-    /// The number above the newest record.
+    /// Number after the newest record's.
     next: u64,
     /// Bit `n`: the record `n` numbers before the newest was received.
     seen: u128,
@@ -18,7 +18,7 @@ pub(super) struct ReplayWindow {
 fields!(ReplayWindow { 1 => next, 2 => seen });
 
 impl ReplayWindow {
-    /// Returns true for a number within or after the window that was not received.
+    /// Returns true if a number is within or after the window, and was not received.
     pub(super) const fn is_new(&self, number: u64) -> bool {
         if number >= self.next {
             return true;
@@ -27,7 +27,7 @@ impl ReplayWindow {
         behind < WIDTH && self.seen >> behind & 1 == 0
     }
 
-    /// The number above that of the newest record.
+    /// Returns the number after the newest record's.
     pub(super) const fn end(&self) -> u64 {
         self.next
     }

@@ -1,4 +1,4 @@
-//! An established session: the record layer with known keys.
+//! Established session: the record layer with known keys.
 
 use std::fmt;
 
@@ -17,16 +17,16 @@ const WARNING: u8 = 1;
 const CLOSE_NOTIFY: u8 = 0;
 const NO_RENEGOTIATION: u8 = 100;
 
-/// The server's end of an established session.
+/// The server's side of an established session.
 pub(super) struct Session {
     opener: Opener,
     sealer: Sealer,
     server_name: Option<Box<str>>,
-    /// The last datagrams of the handshake, until the client has shown that it has them.
+    /// Last datagrams of the handshake, retained until the client proves their arrival.
     last_flight: Vec<Vec<u8>>,
     answers: u8,
     ended: Option<DtlsEnd>,
-    /// close_notify was sent.
+    /// True after close_notify was sent.
     is_closed: bool,
 }
 
@@ -38,7 +38,7 @@ enum Effect {
 }
 
 impl Session {
-    /// Starts with the keys and the last datagrams of a handshake.
+    /// Starts a session with the keys and the last datagrams of a handshake.
     pub(super) fn begin(
         reading: Reading,
         writing: (DirectionKeys, u64),
@@ -51,7 +51,7 @@ impl Session {
         Self::resume(DtlsState { reading, writing, server_name, last_flight, answers })
     }
 
-    /// Resumes from a state; `None`: the state is invalid.
+    /// Resumes a session from a state. Returns `None` if the state is invalid.
     pub(super) fn resume(state: DtlsState) -> Option<Self> {
         let DtlsState { reading, writing, server_name, last_flight, answers } = state;
         if reading.keys.cipher != writing.keys.cipher {
@@ -68,7 +68,7 @@ impl Session {
         })
     }
 
-    /// Returns its state, unless it has ended.
+    /// Returns the state of the session, or `None` after the end of the session.
     pub(super) fn state(&self) -> Option<DtlsState> {
         self.ended.is_none().then(|| DtlsState {
             reading: self.opener.state().clone(),
@@ -79,7 +79,7 @@ impl Session {
         })
     }
 
-    /// Returns an error if it has ended.
+    /// Returns an error if the session has ended.
     pub(super) fn ended(&self) -> Result<(), DtlsEnd> {
         self.ended.map_or(Ok(()), Err)
     }
@@ -105,7 +105,7 @@ impl Session {
     ) -> Result<Option<usize>, DtlsEnd> {
         self.ended()?;
         if self.sealer.is_used_up() {
-            // No data can be sent. The close_notify lets the client reconnect.
+            // No data can be sent. After close_notify, the client can reconnect.
             return Err(self.end(DtlsEnd::KeysUsedUp));
         }
         // Responses are written to the same exchange.
@@ -137,7 +137,8 @@ impl Session {
         exchange: &mut Exchange,
     ) -> Effect {
         if record.epoch != EPOCH {
-            // A flight of the handshake that is repeated: its end is encrypted.
+            // Retransmitted, unencrypted part of a handshake flight. The flight's Finished is
+            // encrypted.
             return Effect::Nothing;
         }
         let len = match self.opener.open(record, room) {
@@ -151,7 +152,7 @@ impl Session {
         match (record.content, &room[..len]) {
             (APPLICATION_DATA, _) => {
                 if !self.last_flight.is_empty() {
-                    // The client has received our Finished.
+                    // The client has received the server's Finished.
                     self.last_flight = Vec::new();
                 }
                 Effect::Data(len)
@@ -166,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Responds to a handshake message, within a limit per session.
+    /// Responds to a handshake message, up to a limit per session.
     fn answer(&mut self, kind: u8, exchange: &mut Exchange) {
         let Some(left) = self.answers.checked_sub(1) else { return };
         match kind {
@@ -195,7 +196,7 @@ impl Session {
         sealed.map_err(|KeysUsedUp| NotSent)
     }
 
-    /// Sends close_notify, once and not after a fatal alert.
+    /// Sends close_notify, only once, and not after a fatal alert.
     pub(super) fn close(&mut self, exchange: &mut Exchange) {
         if !self.is_closed && self.ended != Some(DtlsEnd::Broken) {
             self.alert(WARNING, CLOSE_NOTIFY, exchange);
@@ -206,7 +207,7 @@ impl Session {
 
     fn alert(&mut self, level: u8, description: u8, exchange: &mut Exchange) {
         let sealer = &mut self.sealer;
-        // Without a number that is free, nothing more is sent.
+        // Nothing more is sent if no record number is left.
         let _sent = exchange.send(|out| sealer.seal(ALERT, &[level, description], out));
     }
 
@@ -215,7 +216,7 @@ impl Session {
     }
 }
 
-/// Returns true for a few complete records of a session, optionally after unencrypted ones.
+/// Returns true for a few complete records of a session, optionally after unencrypted records.
 fn is_whole(mut datagram: &[u8]) -> bool {
     let (mut is_of_session, mut records) = (false, 0);
     while !datagram.is_empty() {
@@ -226,7 +227,7 @@ fn is_whole(mut datagram: &[u8]) -> bool {
         let Some((record, rest)) = take_record(datagram) else { return false };
         match (record.epoch, record.content) {
             (EPOCH, APPLICATION_DATA | ALERT | HANDSHAKE) => is_of_session = true,
-            // Unencrypted: anyone can forge it, and it means nothing.
+            // Unencrypted records can be forged by anyone, and have no effect.
             (0, HANDSHAKE | CHANGE_CIPHER_SPEC) => {}
             _ => return false,
         }

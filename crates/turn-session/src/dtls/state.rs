@@ -1,4 +1,4 @@
-//! State of a session that goes to another process, or of which another process keeps a copy.
+//! State of a DTLS session, for a move to another process or for a copy there.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use super::keys::{DirectionKeys, MASTER_SECRET, RANDOM, Suite, derive};
 use super::limits::ANSWERS_MAX;
 use super::replay::ReplayWindow;
 
-/// State of a session after its handshake. Keys are wiped when it is dropped; the bytes of its
-/// [`Value`](state_format::Value) are as secret as the keys.
+/// Exported state of a session after the handshake. Keys are wiped on drop. The serialised bytes
+/// ([`Value`](state_format::Value)) are as secret as the keys.
 ///
 /// Two records with the same key and number would reveal both plaintexts. A process that resumes
 /// from an outdated state must [skip](Self::skip) more numbers than were used since.
 pub struct DtlsState {
     pub(super) reading: Reading,
     pub(super) writing: Writing,
-    /// SNI, in lower case.
+    /// Server name from the client (SNI), in lower case.
     pub(super) server_name: Option<String>,
-    /// The last datagrams of the handshake, until the client has shown that it has them.
+    /// Last datagrams of the handshake, retained until the client proves their arrival.
     pub(super) last_flight: Vec<Vec<u8>>,
     /// Remaining number of responses to handshake messages.
     pub(super) answers: u8,
@@ -29,7 +29,7 @@ pub struct DtlsState {
 pub(super) struct Reading {
     pub(super) keys: DirectionKeys,
     pub(super) window: ReplayWindow,
-    /// Records that failed to verify.
+    /// Number of records that failed to verify.
     pub(super) forged: u64,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Reading {
 #[derive(Clone)]
 pub(super) struct Writing {
     pub(super) keys: DirectionKeys,
-    /// Number of the next record; none was protected with it.
+    /// Number of the next record. No record was protected with this number.
     pub(super) next: u64,
-    /// Blocks that were protected.
+    /// Number of 16-byte blocks protected with the key.
     pub(super) blocks: u64,
 }
 
@@ -53,16 +53,17 @@ fields!(DtlsState {
 fields!(Reading { 1 => keys, 2 => window, 3 => forged });
 fields!(Writing { 1 => keys, 2 => next, 3 => blocks });
 
-/// Blocks of a record that is as long as an Ethernet packet.
+/// Number of 16-byte blocks in a record of the length of an Ethernet packet.
 const BLOCKS_PER_RECORD: u64 = 1500 / 16 + 2;
 
-/// Maximum number of charged records.
+/// Maximum number of records charged by [`DtlsState::skip`].
 const CHARGED_MAX: u64 = 1 << 20;
 
 impl DtlsState {
-    /// Returns the states of both ends after a handshake with these secrets (RFC 5246 §6.3), the
-    /// server's first: sessions without a handshake, for tests. `suite` is the name at IANA;
-    /// `None`: the suite is not served.
+    /// Returns the states of both sides after a handshake with these secrets (RFC 5246 §6.3), the
+    /// server's first. Tests use this for sessions without a handshake.
+    ///
+    /// `suite` is the IANA name of the cipher suite. Returns `None` if the suite is not supported.
     #[must_use]
     pub fn of_secrets(
         suite: &str,
@@ -73,7 +74,7 @@ impl DtlsState {
             derive(Suite::of(suite)?, master_secret, client_random, server_random)?;
         let end = |read: &DirectionKeys, write: &DirectionKeys| Self {
             reading: Reading { keys: read.clone(), window: ReplayWindow::default(), forged: 0 },
-            // The Finished was encrypted.
+            // The Finished was encrypted with number 0.
             writing: Writing { keys: write.clone(), next: 1, blocks: 0 },
             server_name: None,
             last_flight: vec![b"the last flight".to_vec()],
@@ -82,8 +83,8 @@ impl DtlsState {
         Some([end(&client, &server), end(&server, &client)])
     }
 
-    /// Skips record numbers, as many as another process can have used since the export. The key is
-    /// charged for at most a million records: the real number is unknown.
+    /// Skips record numbers that another process may have used since the export. The key is charged
+    /// for at most a million records, because the real number is unknown.
     pub const fn skip(&mut self, records: u64) {
         self.writing.next = self.writing.next.saturating_add(records);
         let charged = if records < CHARGED_MAX { records } else { CHARGED_MAX };

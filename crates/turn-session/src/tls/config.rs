@@ -21,29 +21,29 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// True if there is a certificate, for clients or for an authority that verifies a name;
-    /// handshakes fail without one.
+    /// Returns true if there is a certificate for clients, or for an authority that verifies a
+    /// name. Handshakes fail without a certificate.
     #[must_use]
     pub fn can_serve(&self) -> bool {
         !self.certificates.is_empty() || self.certificates.challenges().has_tls()
     }
 
-    /// True if an authority is expected with an HTTP-01 challenge.
+    /// Returns true if an HTTP-01 challenge from an authority is expected.
     #[must_use]
     pub fn expects_challenge(&self) -> bool {
         self.certificates.challenges().has_http()
     }
 
-    /// The answer to an authority's HTTP-01 challenge with this token, if it is pending (RFC 8555
-    /// §8.3).
+    /// Returns the response to an authority's HTTP-01 challenge with this token, if pending (RFC
+    /// 8555 §8.3).
     #[must_use]
     pub fn key_authorization(&self, token: &str) -> Option<String> {
         self.certificates.challenges().key_authorization(token)
     }
 }
 
-/// Creates the configuration of all TLS connections. With `authorities` a client has to present a
-/// certificate signed by one of them.
+/// Creates the configuration of all TLS connections. With `authorities`, clients must present a
+/// certificate signed by one of the authorities.
 ///
 /// # Errors
 /// The cryptography of this build lacks a feature, or an authority is invalid.
@@ -57,11 +57,11 @@ pub fn tls_config(
     Ok(TlsConfig { config: Arc::new(config), certificates })
 }
 
-/// Creates the configuration of TLS connections that speak HTTP/1.1, with the same certificates.
-/// With `authorities` as for [`tls_config`].
+/// Creates the configuration of TLS connections that carry HTTP/1.1, with the same certificates.
+/// With `authorities`, clients must present a certificate, as for [`tls_config`].
 ///
 /// # Errors
-/// As for [`tls_config`].
+/// The errors of [`tls_config`].
 pub fn https_config(
     certificates: &Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
@@ -90,10 +90,11 @@ fn server_config(
         .map_err(CertificateError::Unusable)?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(chooser);
-    // `Tls::leave` takes the keys to the next process.
+    // `Tls::leave` exports the keys to the successor.
     config.enable_secret_extraction = true;
     if requires_certificates {
-        // A resumed session has no certificate to verify: the earlier one may have expired.
+        // A resumed session has no certificate to verify, and the earlier certificate may have
+        // expired.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     } else {

@@ -6,17 +6,17 @@ use super::error::{Reason, TlsError};
 use super::record::{Kind, unexpected};
 use super::state::Version;
 
-/// Content of a record of a client whose handshake is complete.
+/// Content of a client's record after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Data of this length.
+    /// Application data of this length in bytes.
     Data(usize),
     Alert(AlertLevel, AlertDescription),
-    /// ClientHello of TLS 1.2: the client wants another handshake.
+    /// ClientHello in TLS 1.2: the client requests another handshake.
     Renegotiation,
 }
 
-/// Level of an alert (RFC 5246 §7.2). TLS 1.3 ignores it.
+/// Level of an alert (RFC 5246 §7.2). TLS 1.3 ignores the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AlertLevel {
     Warning = 1,
@@ -24,16 +24,16 @@ pub(super) enum AlertLevel {
 }
 
 impl Content {
-    /// Reads it.
+    /// Parses the plaintext of a record.
     ///
     /// # Errors
-    /// It has no place after the handshake, or is malformed.
+    /// The content is malformed, or not permitted after the handshake.
     pub(super) fn read(version: Version, kind: Kind, plaintext: &[u8]) -> Result<Self, TlsError> {
         match kind {
             Kind::Data => Ok(Self::Data(plaintext.len())),
             Kind::Alert => read_alert(plaintext),
             Kind::Handshake => read_handshake(version, plaintext),
-            // It is never protected in TLS 1.3 (RFC 8446 §5).
+            // Never protected in TLS 1.3 (RFC 8446 §5).
             Kind::ChangeCipherSpec => Err(unexpected(kind as u8).into()),
         }
     }

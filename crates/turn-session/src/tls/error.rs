@@ -4,20 +4,21 @@ use std::fmt;
 
 use rustls::{AlertDescription, Error};
 
-/// Why a connection is of no use.
+/// Reason why a connection is unusable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct TlsError(pub(super) Reason);
 
 /// Reason of a [`TlsError`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reason {
-    /// An error of the protocol, or of rustls.
+    /// Protocol error, or an error of rustls.
     Protocol(Error),
     /// The client changes the keys of a resumed connection (RFC 8446 §4.6.3).
     KeyUpdate,
-    /// The keys of a resumed connection have protected as many records as they may (RFC 8446 §5.5).
+    /// The keys of a resumed connection have protected the maximum number of records (RFC 8446
+    /// §5.5).
     KeysExhausted,
-    /// The state to resume from is none of a connection.
+    /// The state to resume from does not describe a valid connection.
     ForeignState,
 }
 
@@ -28,7 +29,7 @@ impl From<Error> for TlsError {
 }
 
 impl TlsError {
-    /// Returns the alert that tells the client of an error in a record (RFC 8446 §6.2).
+    /// Returns the alert that notifies the client of an error in a record (RFC 8446 §6.2).
     pub(super) fn alert(&self) -> AlertDescription {
         match &self.0 {
             Reason::Protocol(Error::DecryptError) => AlertDescription::BadRecordMac,
@@ -38,20 +39,21 @@ impl TlsError {
                 AlertDescription::UnexpectedMessage
             }
             Reason::KeysExhausted => AlertDescription::CloseNotify,
-            // The client has done nothing wrong.
+            // The client is not at fault.
             Reason::Protocol(_) | Reason::KeyUpdate | Reason::ForeignState => {
                 AlertDescription::InternalError
             }
         }
     }
 
-    /// The caller takes more from the network than [`Tls::most`](super::Tls::most) allows.
+    /// Returns the error for a caller that passes more ciphertext than
+    /// [`Tls::most`](super::Tls::most) allows.
     pub(super) fn no_room() -> Self {
         Error::General("more than there is room for".to_owned()).into()
     }
 }
 
-/// The error of rustls where no certificate was found for a client.
+/// Message of rustls' error if no certificate was found for a client.
 const NO_CERTIFICATE: &str = "no server certificate chain resolved";
 
 impl fmt::Display for TlsError {

@@ -1,33 +1,35 @@
-//! The bytes of a connection cut into whole TLS records (RFC 8446 §5.1). rustls does not give an
-//! incomplete record back, so that it waits here, and goes to another process with the connection.
+//! Splitting of a connection's bytes into complete TLS records (RFC 8446 §5.1).
+//!
+//! rustls cannot return an incomplete record once read. Incomplete records are therefore buffered
+//! here, and move to another process with the connection.
 
 use std::mem;
 
-/// Length of a record's header: type, version, length.
+/// Length of a record's header in bytes: type, version, length.
 pub(super) const HEADER: usize = 5;
 
-/// Length from which rustls accepts no body. RFC 5246 §6.2.3 allows one byte more.
+/// Minimum length of a record body that rustls rejects. RFC 5246 §6.2.3 allows one byte more.
 const BODY_LIMIT: usize = (1 << 14) + 2048;
 
-/// Bytes at the beginning of a record.
+/// Result of parsing the first bytes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
-    /// More bytes tell.
+    /// Type or length is still unknown, because bytes are missing.
     Incomplete,
-    /// A record of this length, header included.
+    /// Record of this length in bytes, including the header.
     Record(usize),
-    /// A record that is longer than any may be.
+    /// Record that exceeds the maximum length.
     TooLong,
-    /// No record of TLS.
+    /// Bytes that are not a TLS record.
     Foreign,
 }
 
 impl Header {
     pub(super) const fn of(bytes: &[u8]) -> Self {
-        /// Application data, the only records that may be empty.
+        /// Application data, the only content type of records that may be empty.
         const DATA: u8 = 23;
         match *bytes {
-            // 24 is heartbeat, which rustls knows and refuses.
+            // 24 is heartbeat, which rustls recognises and refuses.
             [kind, ..] if kind < 20 || kind > 24 => Self::Foreign,
             [_, major, ..] if major != 3 => Self::Foreign,
             [kind, _, _, high, low, ..] => match u16::from_be_bytes([high, low]) as usize {
@@ -43,23 +45,24 @@ impl Header {
 /// Limits of one [`take`](super::Tls::take).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
-    /// Number of records.
+    /// Maximum number of records.
     pub(super) records: usize,
-    /// Length of records that were kept, unless the first one is longer.
+    /// Maximum total length in bytes of retained records, unless the first record is longer.
     pub(super) kept_bytes: usize,
 }
 
-/// Received bytes that were not taken: records beyond the [`Most`] of a read, then the first part
-/// of an incomplete record.
+/// Received bytes not yet passed to the record layer: records beyond the [`Most`] of a read, then
+/// the first part of an incomplete record.
 #[derive(Debug, Default)]
 pub(super) struct Untaken {
     bytes: Vec<u8>,
-    /// Something else than a record came: all bytes are passed on, for an error that rustls names.
+    /// True after bytes that are not a TLS record. All bytes are then passed on, and rustls returns
+    /// the specific error.
     is_foreign: bool,
 }
 
 impl Untaken {
-    /// Returns those of another process; `None`: they are no records.
+    /// Restores the bytes of another process. Returns `None` if the bytes are not TLS records.
     pub(super) fn restore(bytes: Vec<u8>) -> Option<Self> {
         let mut untaken = Self::default();
         let mut any = usize::MAX;
@@ -71,12 +74,12 @@ impl Untaken {
         self.bytes
     }
 
-    /// Returns true if bytes were passed on that are no records.
+    /// Returns true if bytes that are not TLS records were passed on.
     pub(super) const fn is_foreign(&self) -> bool {
         self.is_foreign
     }
 
-    /// Returns true if [`next`](Self::next) returns something without further bytes.
+    /// Returns true if [`next`](Self::next) returns a piece without further bytes.
     pub(super) fn has_record(&self) -> bool {
         match Header::of(&self.bytes) {
             Header::Record(len) => len <= self.bytes.len(),
@@ -85,8 +88,11 @@ impl Untaken {
         }
     }
 
-    /// Takes complete records, retained ones or the first of `bytes`, or all bytes if they are no
-    /// records. `None`: further bytes are retained, for a complete record or another `most`.
+    /// Takes complete records: retained records, otherwise the first of `bytes`. Takes all bytes if
+    /// they are not TLS records.
+    ///
+    /// Returns `None` if no complete record remains, or `most` is exhausted. Further bytes are then
+    /// retained for a later call.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8], most: &mut Most) -> Option<Piece<'a>> {
         let records = &mut most.records;
         if *records == 0 || self.has_record() {
@@ -111,7 +117,7 @@ impl Untaken {
         Some(Piece::Owned(record))
     }
 
-    /// Takes kept records.
+    /// Takes retained records, within the limits of `most`.
     fn take_kept(&mut self, most: &mut Most) -> Vec<u8> {
         let mut taken = mem::take(&mut self.bytes);
         let len = self.whole(&taken, most.kept_bytes, &mut most.records);
@@ -120,15 +126,16 @@ impl Untaken {
         taken
     }
 
-    /// Returns the length of the first complete records, or of all bytes if they are no records:
-    /// `most_bytes`, but at least one record, and at most `records`, which are counted down.
+    /// Returns the length of the first complete records, or of all bytes if they are not TLS
+    /// records. The length is at most `most_bytes`, except for a longer first record. Subtracts the
+    /// number of records from `records`, the maximum number.
     fn whole(&mut self, bytes: &[u8], most_bytes: usize, records: &mut usize) -> usize {
         let mut len = 0;
         while !self.is_foreign {
             match Header::of(&bytes[len..]) {
                 Header::Record(_) if *records == 0 => return len,
                 Header::Record(record) if len > 0 && len + record > most_bytes => {
-                    // The others do not fit: no further ones in this read.
+                    // The other records exceed the limit: this read takes no more.
                     *records = 0;
                     return len;
                 }
@@ -143,10 +150,11 @@ impl Untaken {
         bytes.len()
     }
 
-    /// Appends bytes up to the end of the record, and returns it when it is whole, or no record.
+    /// Appends bytes up to the end of the record. Returns the record if complete, or bytes that are
+    /// not a TLS record.
     fn complete(&mut self, bytes: &mut &[u8]) -> Option<Vec<u8>> {
         while !bytes.is_empty() {
-            // The header first: it tells the length.
+            // The header is completed first, because it contains the length.
             let wanted = match Header::of(&self.bytes) {
                 Header::Record(len) => len,
                 Header::Incomplete | Header::TooLong | Header::Foreign => HEADER,
@@ -166,7 +174,7 @@ impl Untaken {
     }
 }
 
-/// Whole records.
+/// Complete records, or bytes that are not TLS records.
 #[derive(Debug)]
 pub(super) enum Piece<'a> {
     Borrowed(&'a [u8]),
@@ -198,7 +206,7 @@ mod tests {
 
     const ALL: Most = Most { records: usize::MAX, kept_bytes: usize::MAX };
 
-    /// The pieces of such bytes.
+    /// Splits the bytes into pieces.
     fn pieces(untaken: &mut Untaken, mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let (mut all, mut most) = (Vec::new(), ALL);
         while let Some(piece) = untaken.next(&mut bytes, &mut most) {
@@ -220,7 +228,7 @@ mod tests {
             assert!(!untaken.is_foreign());
             assert_eq!(pieces(&mut untaken, foreign), [foreign]);
             assert!(untaken.is_foreign());
-            // What looks like the beginning of a record does not wait any more.
+            // Bytes that look like the start of a record are passed on immediately.
             assert_eq!(pieces(&mut untaken, &[22, 3]), [[22, 3]]);
         }
         let mut untaken = Untaken::default();

@@ -1,4 +1,4 @@
-//! A connection whose handshake is done by this process: rustls.
+//! TLS connection of rustls, with a handshake in this process.
 
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::error::TlsError;
 use super::record::CIPHERTEXT_BYTES;
 use super::state::{DirectionState, TlsState, Version};
 
-/// The server's end of a connection of rustls.
+/// The server's side of a rustls connection.
 pub(super) struct Negotiated {
     connection: ServerConnection,
-    /// The client has sent close_notify.
+    /// True after close_notify from the client.
     has_ended: bool,
-    /// close_notify was sent.
+    /// True after close_notify was queued.
     is_closed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Negotiated {
         Ok(Self { connection, has_ended: false, is_closed: false })
     }
 
-    /// Returns true if its keys are agreed.
+    /// Returns true if the handshake has established the keys.
     pub(super) fn may_leave(&self) -> bool {
         self.is_agreed() && self.version().is_some()
     }
@@ -35,19 +35,19 @@ impl Negotiated {
         Version::of(self.connection.protocol_version())
     }
 
-    /// Returns its state, with these untaken bytes. It [may leave](Self::may_leave), and has not
-    /// failed.
+    /// Exports the state, with these untaken bytes. The connection must be [ready to
+    /// leave](Self::may_leave), and must not have failed.
     pub(super) fn into_state(self, untaken: Vec<u8>) -> TlsState {
         let version = self.version().expect("that of the handshake");
         let Self { mut connection, has_ended, is_closed } = self;
-        // An answer to a KeyUpdate may wait for the next write.
+        // rustls may queue the response to a KeyUpdate until the next write.
         drop(connection.writer().write(&[]));
         let (mut unread, mut unwritten) = (Vec::new(), Vec::new());
-        // It fails behind the last byte, as there is no end.
+        // The stream has no end, so this fails after the last available byte.
         drop(connection.reader().read_to_end(&mut unread));
         while let Ok(1..) = connection.write_tls(&mut unwritten) {}
         let server_name = connection.server_name().map(str::to_owned);
-        // It fails during a handshake, after an error, and before all is written.
+        // Fails only during a handshake, after an error, and while ciphertext is unwritten.
         let secrets = connection.dangerous_extract_secrets().expect("a connection with keys");
         let direction = |secrets| DirectionState::of(secrets).expect("a cipher of `TlsRules`");
         let (reading, writing) = (direction(secrets.rx), direction(secrets.tx));
@@ -76,13 +76,13 @@ impl Negotiated {
         self.connection.server_name()
     }
 
-    /// Decrypts records into `room`, and keeps plaintext that does not fit. Returns the number of
+    /// Decrypts records into `room`, and retains plaintext that does not fit. Returns the number of
     /// bytes written.
     pub(super) fn take(&mut self, mut records: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         let mut len = 0;
-        // Behind close_notify all is ignored (RFC 8446 §6.1).
+        // All data after close_notify is ignored (RFC 8446 §6.1).
         while !records.is_empty() && !self.has_ended {
-            // It fails only where too much plaintext waits, of which `Tls::most` takes care.
+            // Fails only if too much plaintext is buffered, which `Tls::most` prevents.
             let taken = self.connection.read_tls(&mut records).unwrap_or(0);
             self.has_ended = self.connection.process_new_packets()?.peer_has_closed();
             len += self.read(&mut room[len..]);
@@ -93,19 +93,20 @@ impl Negotiated {
         Ok(len)
     }
 
-    /// Moves plaintext to `room`, as far as it fits, and returns its length.
+    /// Moves plaintext to `room`, up to its length, and returns the number of bytes.
     pub(super) fn read(&mut self, room: &mut [u8]) -> usize {
         let mut len = 0;
-        // Nothing now, or the end: the network reports it as well.
+        // An error means no data for now, or the end of the stream, which the network reports too.
         while let Ok(more @ 1..) = self.connection.reader().read(&mut room[len..]) {
             len += more;
         }
         len
     }
 
-    /// Encrypts as much as there is room for, and returns its length.
+    /// Encrypts plaintext up to the buffer limit, and returns the number of plaintext bytes
+    /// accepted.
     pub(super) fn write(&mut self, plaintext: &[u8]) -> usize {
-        // It fails only after an error of the client's; it may accept less.
+        // Fails only after an error of the client, and may accept fewer bytes.
         self.connection.writer().write(plaintext).unwrap_or(0)
     }
 
@@ -118,7 +119,7 @@ impl Negotiated {
         self.connection.write_tls(writer)
     }
 
-    /// Sends close_notify.
+    /// Queues close_notify.
     pub(super) fn end(&mut self) {
         self.is_closed = true;
         self.connection.send_close_notify();

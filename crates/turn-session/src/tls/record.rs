@@ -8,19 +8,19 @@ use super::framing::HEADER;
 use super::state::{DirectionState, Version};
 use crate::aead::{Cipher, TAG};
 
-/// Most plaintext of one record.
+/// Maximum length of a record's plaintext in bytes.
 pub(super) const PLAINTEXT_MAX: usize = 1 << 14;
 
-/// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that
-/// queued data can still be dropped (see [`OutQueue`](crate::OutQueue)).
+/// Maximum number of encrypted bytes waiting to be written. Above the limit no plaintext is
+/// accepted, so queued data can still be dropped (see [`OutQueue`](crate::OutQueue)).
 pub(super) const CIPHERTEXT_BYTES: usize = 64 << 10;
 
-/// Most records of data with one key of AES-GCM: the limit of rustls, a little below the 2^24.5 of
-/// RFC 8446 §5.5.
+/// Maximum number of data records protected with one AES-GCM key. This is rustls' limit, a little
+/// below the 2^24.5 of RFC 8446 §5.5.
 pub(super) const GCM_RECORDS_MAX: u64 = 1 << 24;
 
-/// Sequence number of which no record is, so that none wraps (RFC 8446 §5.3): alerts beyond have
-/// room.
+/// Sequence number at which a direction stops accepting records. Numbers must not wrap (RFC 8446
+/// §5.3), and the remaining numbers are reserved for alerts.
 pub(super) const SEQUENCE_LIMIT: u64 = u64::MAX << 16;
 
 /// Content type of a record.
@@ -33,10 +33,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Reads that of a record.
+    /// Parses the content type of a record.
     ///
     /// # Errors
-    /// It is not known.
+    /// The content type is unknown.
     fn of(number: u8) -> Result<Self, Error> {
         Ok(match number {
             20 => Self::ChangeCipherSpec,
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// The error for a record that has no place after the handshake.
+/// Returns the error for a record that is not permitted after the handshake.
 pub(super) fn unexpected(kind: u8) -> Error {
     let (expect_types, got_type) = (vec![ContentType::ApplicationData], ContentType::from(kind));
     Error::InappropriateMessage { expect_types, got_type }
@@ -62,7 +62,7 @@ pub(super) struct Direction {
     key: LessSafeKey,
 }
 
-/// A whole protected record.
+/// Complete protected record.
 pub(super) struct Sealed<'a> {
     header: [u8; HEADER],
     /// Explicit part of the nonce.
@@ -72,15 +72,16 @@ pub(super) struct Sealed<'a> {
 }
 
 impl Sealed<'_> {
-    /// Room for the plaintext. It has the content type and padding in TLS 1.3.
+    /// Returns the number of bytes required for the plaintext. In TLS 1.3, this includes the
+    /// content type and padding.
     pub(super) const fn len(&self) -> usize {
         self.ciphertext.len()
     }
 }
 
 impl Direction {
-    /// Returns a direction that goes on where its state is; `None`: its key or position is of no
-    /// use.
+    /// Continues a direction from a state. Returns `None` if the key, IV or sequence number is
+    /// invalid.
     pub(super) fn new(version: Version, state: DirectionState) -> Option<Self> {
         if state.sequence >= SEQUENCE_LIMIT {
             return None;
@@ -90,12 +91,13 @@ impl Direction {
         Some(Self { version, state, iv, key })
     }
 
-    /// Returns its state, for another process.
+    /// Returns the state of this direction, for another process.
     pub(super) fn into_state(self) -> DirectionState {
         self.state
     }
 
-    /// Returns true if no more data may be protected with the key. An alert may (as in rustls).
+    /// Returns true if the key must not protect more data. An alert is still permitted (as in
+    /// rustls).
     pub(super) const fn is_exhausted(&self) -> bool {
         self.state.sequence
             >= match self.state.cipher {
@@ -104,10 +106,10 @@ impl Direction {
             }
     }
 
-    /// Takes a whole record apart.
+    /// Splits a complete record into its parts.
     ///
     /// # Errors
-    /// It is too short or too long (RFC 8446 §5.2), or not protected.
+    /// The record is too short or too long (RFC 8446 §5.2), or not protected.
     pub(super) fn parse<'a>(&self, record: &'a [u8]) -> Result<Sealed<'a>, Error> {
         let (&header, body) = record.split_first_chunk().ok_or(Error::DecryptError)?;
         let inner = usize::from(self.version == Version::V13);
@@ -123,11 +125,12 @@ impl Direction {
         Ok(Sealed { header, explicit, ciphertext, tag })
     }
 
-    /// Decrypts a record to the front of `out`, which has [room](Sealed::len) for it, and returns
-    /// the type and length of its content. After an error `out` holds nothing of use.
+    /// Decrypts a record to the start of `out`, and returns the type and length of the content.
+    /// `out` needs at least [`Sealed::len`] bytes. After an error, the contents of `out` are
+    /// meaningless.
     ///
     /// # Errors
-    /// It is altered, not the next one, or has no content.
+    /// The record is altered, out of order, or has no content.
     pub(super) fn open(
         &mut self,
         sealed: &Sealed<'_>,
@@ -158,7 +161,7 @@ impl Direction {
         }
     }
 
-    /// Appends a record with at most [`PLAINTEXT_MAX`] bytes to `out`.
+    /// Appends a record with at most [`PLAINTEXT_MAX`] bytes of plaintext to `out`.
     pub(super) fn seal(&mut self, kind: Kind, plaintext: &[u8], out: &mut Vec<u8>) {
         let explicit = self.explicit();
         let inner = usize::from(self.version == Version::V13);
@@ -178,7 +181,7 @@ impl Direction {
         out.extend_from_slice(&tag);
     }
 
-    /// Encrypts the content of the next record in place, and returns its tag.
+    /// Encrypts the content of the next record in place, and returns the tag.
     fn encrypt(&mut self, header: [u8; HEADER], content: &mut [u8]) -> [u8; TAG] {
         let nonce = Nonce::assume_unique_for_key(self.nonce());
         let sealed = match self.version {
@@ -189,12 +192,12 @@ impl Direction {
             }
         };
         self.state.sequence += 1;
-        // It fails for lengths that no record has.
+        // Fails only for lengths that no record has.
         let tag = sealed.ok().and_then(|tag| tag.as_ref().try_into().ok());
         tag.expect("a record is shorter, and all tags are of this length")
     }
 
-    /// Length of the explicit part of the nonce in each record.
+    /// Returns the length in bytes of the nonce's explicit part in each record.
     const fn explicit(&self) -> usize {
         match self.version {
             Version::V12 => self.state.cipher.explicit_in_12(),
@@ -202,9 +205,10 @@ impl Direction {
         }
     }
 
-    /// Nonce of the next record: IV XOR sequence number (RFC 8446 §5.3, RFC 7905 §2). RFC 5288
-    /// leaves the explicit part of the nonce of AES-GCM to the sender: as rustls does it, so that
-    /// none comes twice.
+    /// Returns the nonce of the next record: IV XOR sequence number (RFC 8446 §5.3, RFC 7905 §2).
+    ///
+    /// For AES-GCM in TLS 1.2, RFC 5288 lets the sender choose the explicit part of the nonce. This
+    /// uses the method of rustls, so a connection that moved repeats no nonce.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(self.state.sequence.to_be_bytes()) {
@@ -213,7 +217,8 @@ impl Direction {
         nonce
     }
 
-    /// RFC 5246 §6.2.3.3: sequence number, type, version, length of the plaintext.
+    /// Returns the additional data of TLS 1.2: sequence number, type, version, length of the
+    /// plaintext (RFC 5246 §6.2.3.3).
     fn aad_of_12(&self, [kind, major, minor, ..]: [u8; HEADER], len: usize) -> [u8; 13] {
         let mut aad = [0; 13];
         aad[..8].copy_from_slice(&self.state.sequence.to_be_bytes());
@@ -223,8 +228,8 @@ impl Direction {
     }
 }
 
-/// Returns type and length of the content of a TLSInnerPlaintext, which has padding behind it (RFC
-/// 8446 §5.4).
+/// Returns the content's type and length in a TLSInnerPlaintext, where padding may follow (RFC 8446
+/// §5.4).
 fn inner_content(plaintext: &[u8]) -> Result<(Kind, usize), Error> {
     let len = plaintext.iter().rposition(|byte| *byte != 0);
     let len = len.ok_or(PeerMisbehaved::IllegalTlsInnerPlaintext)?;

@@ -1,8 +1,8 @@
-//! A connection of another process, which goes on with the keys from its state.
+//! TLS connection of another process, continued with the keys from the exported state.
 //!
-//! The keys do not change: the secrets from which the next ones are derived do not come along,
-//! since rustls does not give them away. A client that updates its keys (KeyUpdate, RFC 8446
-//! §4.6.3) ends the connection.
+//! The keys cannot change, because the state lacks the secrets that the next keys derive from:
+//! rustls does not export these. A client that updates its keys (KeyUpdate, RFC 8446 §4.6.3)
+//! terminates the connection.
 
 use std::io;
 
@@ -14,16 +14,16 @@ use super::framing::Header;
 use super::record::{CIPHERTEXT_BYTES, Direction, Kind, PLAINTEXT_MAX};
 use super::state::{TlsState, Version};
 
-/// Most empty records of data in a row, as in rustls.
+/// Maximum number of consecutive empty data records, as in rustls.
 const EMPTY_MAX: u8 = 32;
 
-/// Most alerts of the client that end nothing, as in rustls.
+/// Maximum number of warning alerts from the client, as in rustls.
 const WARNINGS_MAX: u8 = 4;
 
-/// Most requests for another handshake that are declined, as in rustls.
+/// Maximum number of declined requests for another handshake, as in rustls.
 const RENEGOTIATIONS_MAX: u8 = 1;
 
-/// The server's end of a connection with known keys.
+/// The server's side of a connection with known keys.
 pub(super) struct Restored {
     version: Version,
     reading: Direction,
@@ -31,19 +31,19 @@ pub(super) struct Restored {
     server_name: Option<String>,
     unread: Vec<u8>,
     unwritten: Vec<u8>,
-    /// Empty records of data in a row.
+    /// Number of consecutive empty data records.
     empty: u8,
     warnings: u8,
     renegotiations: u8,
-    /// The client has sent close_notify.
+    /// True after close_notify from the client.
     has_ended: bool,
-    /// An alert has ended this direction: no more records are sent.
+    /// True after an alert that closed the direction to the client. No more records are sent.
     is_closed: bool,
 }
 
 impl Restored {
-    /// Resumes a connection; `None`: the state is none of a connection. Its untaken bytes
-    /// are not in it.
+    /// Resumes a connection. Returns `None` if the state is invalid. The caller keeps the untaken
+    /// bytes of the state.
     pub(super) fn new(state: TlsState) -> Option<Self> {
         if !state.is_plausible() {
             return None;
@@ -64,7 +64,7 @@ impl Restored {
         })
     }
 
-    /// Returns its state, with these untaken bytes.
+    /// Exports the state, with these untaken bytes.
     pub(super) fn into_state(self, untaken: Vec<u8>) -> TlsState {
         TlsState {
             version: self.version,
@@ -87,7 +87,7 @@ impl Restored {
         self.server_name.as_deref()
     }
 
-    /// Decrypts whole records into `room`, and keeps plaintext that does not fit. Returns the
+    /// Decrypts complete records into `room`, and retains plaintext that does not fit. Returns the
     /// number of bytes written.
     pub(super) fn take(&mut self, records: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         let taken = self.take_records(records, room);
@@ -104,7 +104,7 @@ impl Restored {
         if self.unread.len() > PLAINTEXT_MAX {
             return Err(TlsError::no_room());
         }
-        // Behind close_notify all is ignored (RFC 8446 §6.1).
+        // All data after close_notify is ignored (RFC 8446 §6.1).
         while !records.is_empty() && !self.has_ended {
             if self.writing.is_exhausted() {
                 return Err(TlsError(Reason::KeysExhausted));
@@ -118,7 +118,7 @@ impl Restored {
 
     fn take_record(&mut self, record: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         let sealed = self.reading.parse(record)?;
-        // No detour, unless bytes before it wait.
+        // Decrypts directly into `room`, unless earlier plaintext is waiting.
         if self.unread.is_empty() && room.len() >= sealed.len() {
             let (kind, len) = self.reading.open(&sealed, room)?;
             let content = Content::read(self.version, kind, &room[..len])?;
@@ -131,12 +131,12 @@ impl Restored {
             Content::read(self.version, kind, &self.unread[start..start + len])
         });
         let taken = content.and_then(|content| self.take_content(content));
-        // Only data may be read.
+        // Only application data may be read by the caller.
         self.unread.truncate(start + taken.as_ref().map_or(0, |len| *len));
         taken.map(|_| 0)
     }
 
-    /// Returns the length of data.
+    /// Processes the content of a record, and returns the length of application data.
     fn take_content(&mut self, content: Content) -> Result<usize, TlsError> {
         let is_empty = content == Content::Data(0);
         if is_empty && self.empty == EMPTY_MAX {
@@ -151,7 +151,7 @@ impl Restored {
         Ok(0)
     }
 
-    /// RFC 8446 §6, RFC 5246 §7.2.
+    /// Processes an alert (RFC 8446 §6, RFC 5246 §7.2).
     fn take_alert(
         &mut self,
         level: AlertLevel,
@@ -166,7 +166,7 @@ impl Restored {
             Version::V13 => description == AlertDescription::UserCanceled,
         };
         if !is_warning {
-            // The client takes no more records, nor an alert.
+            // The client accepts no more records, not even an alert.
             self.is_closed = true;
             return Err(Error::AlertReceived(description).into());
         }
@@ -177,7 +177,7 @@ impl Restored {
         Ok(())
     }
 
-    /// The client may go on without (RFC 5246 §7.2.2).
+    /// Declines another handshake. The client may continue without it (RFC 5246 §7.2.2).
     fn decline_renegotiation(&mut self) -> Result<(), TlsError> {
         if self.renegotiations == RENEGOTIATIONS_MAX {
             return Err(Error::from(PeerMisbehaved::TooManyRenegotiationRequests).into());
@@ -187,7 +187,7 @@ impl Restored {
         Ok(())
     }
 
-    /// Moves plaintext to `room`, as far as it fits, and returns its length.
+    /// Moves plaintext to `room`, up to its length, and returns the number of bytes.
     pub(super) fn read(&mut self, room: &mut [u8]) -> usize {
         let len = self.unread.len().min(room.len());
         room[..len].copy_from_slice(&self.unread[..len]);
@@ -195,8 +195,8 @@ impl Restored {
         len
     }
 
-    /// Encrypts as much as there is room for, and returns its length: nothing behind an alert that
-    /// ends the connection.
+    /// Encrypts plaintext up to the buffer limit, and returns the number of plaintext bytes
+    /// accepted. Accepts nothing after an alert that closed the connection.
     pub(super) fn write(&mut self, plaintext: &[u8]) -> usize {
         let mut taken = 0;
         while taken < plaintext.len() && !self.is_closed {
@@ -227,7 +227,7 @@ impl Restored {
         Ok(written)
     }
 
-    /// Sends close_notify.
+    /// Queues close_notify.
     pub(super) fn end(&mut self) {
         self.send_alert(AlertLevel::Warning, AlertDescription::CloseNotify);
     }
@@ -242,7 +242,7 @@ impl Restored {
     }
 }
 
-/// Returns the length of the whole record at the front.
+/// Returns the length of the complete record at the start of `records`.
 fn record_len(records: &[u8]) -> Result<usize, Error> {
     match Header::of(records) {
         Header::Record(len) if len <= records.len() => Ok(len),
@@ -253,7 +253,8 @@ fn record_len(records: &[u8]) -> Result<usize, Error> {
     }
 }
 
-/// Removes the front, and returns memory with the last byte: idle connections hold none.
+/// Removes the first `len` bytes, and frees the memory if none remain: idle connections hold no
+/// memory.
 fn remove_front(bytes: &mut Vec<u8>, len: usize) {
     if len == bytes.len() {
         *bytes = Vec::new();

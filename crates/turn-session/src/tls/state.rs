@@ -1,4 +1,4 @@
-//! State of a TLS connection that goes to another process.
+//! State of a TLS connection that moves to another process.
 
 use std::fmt;
 
@@ -8,40 +8,40 @@ use state_format::{fields, variants};
 
 use crate::aead::{Cipher, KeyBytes};
 
-/// State of a TLS connection after its handshake, as it goes to another process: the keys of both
-/// directions, and all bytes on their way. Keys are wiped when it is dropped; the bytes of its
-/// [`Value`](state_format::Value) are as secret as the keys.
+/// Exported state of a TLS connection after the handshake: the keys of both directions, and all
+/// bytes not yet read or written. Keys are wiped on drop. The serialised bytes
+/// ([`Value`](state_format::Value)) are as secret as the keys.
 ///
-/// Only one process may go on from a state: two would encrypt different data with the same nonce,
-/// which reveals both. The process that [left](super::Tls::leave) may [resume](super::Tls::resume)
-/// from it only if the other one has sent nothing.
+/// Only one process may continue from a state. Two would encrypt different data with one nonce,
+/// which reveals both. The process that [exported](super::Tls::leave) the state may
+/// [resume](super::Tls::resume) from it only if the other process has sent nothing.
 pub struct TlsState {
     pub(super) version: Version,
-    /// From the client.
+    /// Direction from the client.
     pub(super) reading: DirectionState,
-    /// To the client.
+    /// Direction to the client.
     pub(super) writing: DirectionState,
-    /// SNI, in lower case.
+    /// Server name from the client (SNI), in lower case.
     pub(super) server_name: Option<String>,
-    /// Records that were not taken, and the beginning of an incomplete one.
+    /// Records not yet decrypted, and the first part of an incomplete record.
     pub(super) untaken: Vec<u8>,
-    /// Plaintext that was not read.
+    /// Decrypted plaintext that was not read.
     pub(super) unread: Vec<u8>,
     /// Ciphertext that was not written.
     pub(super) unwritten: Vec<u8>,
-    /// The client has sent close_notify.
+    /// True after close_notify from the client.
     pub(super) has_ended: bool,
-    /// An alert has ended the direction to the client.
+    /// True after an alert that closed the direction to the client.
     pub(super) is_closed: bool,
 }
 
-/// Keys and position of one direction.
+/// Keys and sequence number of one direction.
 pub(super) struct DirectionState {
     pub(super) cipher: Cipher,
-    /// Sequence number of the next record; no record was protected with it.
+    /// Sequence number of the next record. No record was protected with this number.
     pub(super) sequence: u64,
     pub(super) key: KeyBytes,
-    /// Of 12 bytes. For AES-GCM in TLS 1.2: the salt, and the explicit nonce of record 0.
+    /// IV of 12 bytes. For AES-GCM in TLS 1.2: the salt, and the explicit nonce of record 0.
     pub(super) iv: KeyBytes,
 }
 
@@ -67,7 +67,8 @@ fields!(DirectionState { 1 => cipher, 2 => sequence, 3 => key, 4 => iv });
 variants!(Version, "version of TLS" { 2 => V12, 3 => V13 });
 
 impl TlsState {
-    /// Returns false for values that no connection has, except keys and untaken bytes.
+    /// Returns false for values that no connection has. Keys and untaken bytes are not checked
+    /// here.
     pub(super) fn is_plausible(&self) -> bool {
         let is_name = |name: &String| DnsName::try_from(name.as_str()).is_ok();
         self.reading.cipher == self.writing.cipher && self.server_name.as_ref().is_none_or(is_name)
@@ -85,7 +86,8 @@ impl fmt::Debug for TlsState {
 }
 
 impl Version {
-    /// Returns that of a connection of rustls.
+    /// Converts the version of a rustls connection. Returns `None` for versions other than 1.2 and
+    /// 1.3.
     pub(super) fn of(version: Option<ProtocolVersion>) -> Option<Self> {
         if version == Some(ProtocolVersion::TLSv1_3) {
             Some(Self::V13)
@@ -96,7 +98,7 @@ impl Version {
 }
 
 impl DirectionState {
-    /// Returns that of a connection of rustls; `None` for an unknown cipher.
+    /// Converts the secrets of a rustls connection. Returns `None` for an unknown cipher.
     pub(super) fn of((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Option<Self> {
         let (cipher, key, iv) = match &secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),

@@ -1,4 +1,4 @@
-//! Hostile clients get few answers or none.
+//! Hostile clients receive few answers or none.
 
 use super::support::*;
 
@@ -13,7 +13,7 @@ fn a_giant_message_in_pieces_ends_at_the_guard() {
         server.take(&piece);
     }
     assert_eq!(server.refused, 50);
-    // The client's own goes through all the same.
+    // The client's real handshake still succeeds.
     for datagram in flight {
         server.take(&datagram);
     }
@@ -42,7 +42,7 @@ fn repeated_or_forged_records_have_no_effect() {
     assert_eq!(server.end, None);
 }
 
-/// The last flight of the handshake is lost: the client repeats its own, and gets it again.
+/// The last flight of the handshake is lost: the client retransmits, and receives the flight again.
 #[test]
 fn a_lost_finished_is_sent_again() {
     let (mut client, mut server, flight) = half_open();
@@ -61,7 +61,7 @@ fn a_lost_finished_is_sent_again() {
     assert_eq!(carry(&mut client, &mut server, &mut || false).unwrap(), [b"hello"]);
 }
 
-/// A client within a handshake gets an alert at a shutdown, and need not wait for its timers.
+/// During a handshake, a client receives an alert at a shutdown, and need not wait for its timers.
 #[test]
 fn a_handshake_that_does_not_go_on_is_told_to_the_client() {
     let (mut client, mut server, _) = half_open();

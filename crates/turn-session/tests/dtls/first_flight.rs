@@ -33,8 +33,8 @@ fn a_hello_is_answered_by_a_smaller_question_with_its_numbers() {
     assert!(len < hello.len());
     // Record: handshake, DTLS 1.0, epoch 0, the hello's number, length.
     assert_eq!(answer[..13], [22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 1, 9, 0, 47]);
-    // HelloVerifyRequest of 35 bytes, message 0, whole; DTLS 1.0 (RFC 6347 §4.2.1), 32 bytes of
-    // cookie.
+    // HelloVerifyRequest of 35 bytes, message 0, unfragmented; DTLS 1.0 (RFC 6347 §4.2.1), 32 bytes
+    // of cookie.
     assert_eq!(answer[13..28], [3, 0, 0, 35, 0, 0, 0, 0, 0, 0, 0, 35, 0xFE, 0xFF, 32]);
     assert_eq!(len, 60);
 }
@@ -66,7 +66,7 @@ fn anything_but_one_whole_hello_is_dropped() {
     assert_eq!(dropped(&hello[..40]), Some(HelloError::Other), "cut off");
     // The session id cannot have 33 bytes.
     assert_eq!(dropped(&changed(59, 33)), Some(HelloError::Malformed));
-    // The giant of which a server might keep 35 bytes for a minute.
+    // A first fragment of a giant message, of which a server might store 35 bytes for a minute.
     let mut giant = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22];
     giant.extend([1, 9, 0xEB, 0x10, 0, 0, 0, 0, 0, 0, 0, 10]);
     giant.extend([0; 10]);
@@ -83,7 +83,7 @@ proptest! {
         }
     }
 
-    /// The same from close by: a hello with some bytes changed.
+    /// Answers are shorter than hellos with some changed bytes, too.
     #[test]
     fn damaged_hellos_are_answered_by_less(
         changes in proptest::collection::vec((0_usize..200, any::<u8>()), 1..8),
@@ -106,7 +106,7 @@ proptest! {
         }
     }
 
-    /// A hello is read the same however long its cookie is.
+    /// Hellos with cookies of any length are read.
     #[test]
     fn cookies_of_any_length_are_read(cookie in proptest::collection::vec(any::<u8>(), 0..=255)) {
         let plain = hello();

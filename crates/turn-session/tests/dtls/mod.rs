@@ -118,8 +118,8 @@ fn either_end_sends_close_notify() {
     assert_eq!(error.code(), ErrorCode::ZERO_RETURN);
 }
 
-/// One datagram of ten is lost, either way; which ones is drawn from a fresh seed. All handshakes
-/// go on side by side, for OpenSSL's timers begin at a second.
+/// One datagram of ten is lost, in either direction, selected by a fresh seed. All handshakes run
+/// concurrently, because OpenSSL's timers start at one second.
 #[test]
 fn handshakes_survive_the_loss_of_every_tenth_datagram() {
     let config = config();
@@ -161,7 +161,7 @@ fn handshakes_survive_the_loss_of_every_tenth_datagram() {
 #[test]
 fn a_cookie_that_came_too_late_is_replaced() {
     let (mut client, mut server) = (client(), Server::new(config()));
-    // The answer takes minutes.
+    // The answer arrives after minutes.
     go_on(&mut client).unwrap();
     server.take(&client.get_mut().outgoing.pop_front().unwrap());
     server.now += Duration::from_secs(300);
@@ -186,7 +186,8 @@ fn it_does_not_matter_whose_cookie_it_is_as_long_as_the_secret_is_shared() {
 fn a_client_may_have_sent_its_first_hello_many_times() {
     let (mut client, mut server) = (client(), Server::new(config()));
     let began = Instant::now();
-    // Two are lost before one is answered: record numbers are ahead of message numbers.
+    // Two hellos are lost before the answer to the third: record numbers are ahead of message
+    // numbers.
     let mut lost = 0;
     while server.answers.is_empty() {
         go_on(&mut client).unwrap();
@@ -200,8 +201,8 @@ fn a_client_may_have_sent_its_first_hello_many_times() {
         std::thread::sleep(Duration::from_millis(20));
     }
     client.get_mut().incoming.append(&mut server.out);
-    // Nothing is waited for: were a record taken for a repeated one, the handshake would stand
-    // still here.
+    // There are no waits here: if a record were treated as a repeated one, the handshake would
+    // stop.
     carry(&mut client, &mut server, &mut || false).unwrap();
     assert!(server.is_established() && client.ssl().is_init_finished());
 }
@@ -236,7 +237,8 @@ fn suite_and_group_are_the_chosen_ones() {
     assert_eq!(suite, "ECDHE-ECDSA-CHACHA20-POLY1305");
 
     let mut server = Server::new(config_with(&rules));
-    // The group of its certificate, too: the certificate is no reason to fail.
+    // The client also supports the group of the certificate's key: the handshake must not fail
+    // because of the certificate.
     let mut client = client_with(|context| context.set_groups_list("X25519:P-256").unwrap());
     let carried = carry(&mut client, &mut server, &mut || false);
     assert!(carried.is_err() || server.end.is_some(), "there is no group in common");

@@ -6,13 +6,13 @@ use turn_session::{CipherSuite, TlsRules};
 
 use super::support::*;
 
-/// Number of a record, after its epoch.
+/// Returns the number of a record, after checking its epoch.
 fn number(record: &[u8]) -> u64 {
     assert_eq!(record[3..5], [0, 1], "of the first keys");
     record[5..11].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The client sends this.
+/// Sends data from the client, and returns the record.
 fn sent(client: &mut Client, data: &[u8]) -> Vec<u8> {
     client.ssl_write(data).unwrap();
     client.get_mut().outgoing.pop_front().unwrap()
@@ -69,7 +69,7 @@ fn no_number_comes_twice() {
 fn records_are_accepted_once_before_and_after_a_move() {
     let (mut client, mut server) = established();
     let records: Vec<_> = (0..200).map(|n: u8| sent(&mut client, &[n])).collect();
-    // In another order, and each of them twice.
+    // Out of order, and with repetitions.
     for at in [5, 3, 5, 4, 3, 140, 5, 13, 12, 140] {
         server.take(&records[at]);
     }
@@ -91,7 +91,7 @@ fn a_forged_record_is_no_data_and_makes_none_too_old() {
         forged[at] ^= 0x40;
         server.take(&forged);
         if at > 10 {
-            // Its number is far ahead.
+            // A number far ahead of the window.
             forged[5] = 0x7F;
             server.take(&forged);
         }
@@ -131,8 +131,8 @@ fn several_records_in_one_datagram_are_read_one_by_one() {
     assert_eq!(server.refused, 1, "cut off");
 }
 
-/// The end of a handshake is lost: wherever the session is by then, the client gets it again when
-/// it repeats its own part, a few times.
+/// The last flight of the handshake is lost. The client receives it again after a retransmission, a
+/// limited number of times, even if the session has moved.
 #[test]
 fn the_last_flight_is_sent_again_after_a_move() {
     let (mut client, mut server, flight) = half_open();
@@ -140,7 +140,7 @@ fn the_last_flight_is_sent_again_after_a_move() {
     assert!(server.is_established());
     server.out.clear();
     server.moves(0);
-    // The same datagrams again are no sign of the client.
+    // Repeated datagrams do not prove that the client is present.
     flight.iter().for_each(|datagram| server.take(datagram));
     assert!(server.out.is_empty());
     let began = std::time::Instant::now();

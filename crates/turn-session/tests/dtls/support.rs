@@ -49,7 +49,7 @@ pub(crate) struct Server {
     pub(crate) plain: Vec<Vec<u8>>,
     pub(crate) end: Option<DtlsEnd>,
     pub(crate) out: VecDeque<Vec<u8>>,
-    /// Time for cookies.
+    /// Current time for cookies.
     pub(crate) now: Duration,
     exchange: Exchange,
 }
@@ -135,7 +135,7 @@ impl Server {
         self.engine.as_ref().is_some_and(|engine| engine.is_established())
     }
 
-    /// The state of its session, as another process reads it.
+    /// Returns the session's state, as read by another process.
     pub(crate) fn state(&self) -> DtlsState {
         let mut out = Writer::new();
         self.engine.as_ref().unwrap().state().unwrap().write(&mut out);
@@ -222,7 +222,7 @@ pub(crate) fn go_on(client: &mut Client) -> Result<Vec<Vec<u8>>, openssl::ssl::E
     }
 }
 
-/// Carries datagrams in both directions until there are none. `is_lost` selects lost ones.
+/// Carries datagrams in both directions until there are no more. `is_lost` selects lost datagrams.
 pub(crate) fn carry(
     client: &mut Client,
     server: &mut Server,
@@ -248,7 +248,7 @@ pub(crate) fn carry(
     }
 }
 
-/// A client and a server that have agreed.
+/// Returns a client and a server after the handshake.
 pub(crate) fn established() -> (Client, Server) {
     let (mut client, mut server) = (client(), Server::new(config()));
     carry(&mut client, &mut server, &mut || false).unwrap();
@@ -256,7 +256,7 @@ pub(crate) fn established() -> (Client, Server) {
     (client, server)
 }
 
-/// The client's second flight, not yet taken: the server waits for it.
+/// Returns a client and a server, with the client's second flight before delivery.
 pub(crate) fn half_open() -> (Client, Server, Vec<Vec<u8>>) {
     let (mut client, mut server) = (client(), Server::new(config()));
     for _ in 0..2 {

@@ -8,7 +8,7 @@ use turn_session::{Certificates, Tls, TlsError, TlsState, https_config};
 
 use super::support::{Scene, few_suites, hear, server};
 
-/// A connection before a move, and another after one.
+/// Returns a connection before a move, and another after a move.
 fn scenes() -> [Scene; 2] {
     let mut moved = Scene::any();
     moved.moves();
@@ -19,7 +19,7 @@ fn scenes() -> [Scene; 2] {
 fn it_stays_during_its_handshake_and_after_a_failure() {
     let (config, _) = server();
     assert!(Tls::new(config).unwrap().leave().is_err());
-    // No record, and a record that is altered.
+    // Bytes that are not a record, and a record that is altered.
     for bytes in [&b"GET / HTTP/1.1"[..], &[&[23, 3, 3, 0, 40][..], &[7; 40]].concat()] {
         for mut failed in scenes() {
             let why = failed.take(bytes).unwrap_err();
@@ -84,7 +84,7 @@ fn altered_records_end_it() {
             scene.moves();
             let mut record = scene.says(&[7; 10]);
             record[bit / 8] ^= 1 << (bit % 8);
-            // Another length may have it wait for more.
+            // A longer record length may make the server wait for more bytes.
             record.resize(record.len() + (1 << 16), 0);
             scene.take(&record).unwrap_err();
             assert_eq!(scene.tls().write([b"no more", b""]), 0);
@@ -121,7 +121,7 @@ fn states_of_no_connection_are_refused() {
     for len in 0..state.len() {
         assert!(Reader::new(&state[..len]).last::<TlsState>().is_err(), "{len} bytes");
     }
-    // Fields that are well-formed but fit no connection: see the tests of `restored`.
+    // Well-formed fields that fit no connection: see the tests of `restored`.
     let mut altered = state.clone();
     let name = altered.windows(4).position(|bytes| bytes == b"turn").unwrap();
     altered[name] = b' ';
@@ -130,7 +130,7 @@ fn states_of_no_connection_are_refused() {
     assert_eq!(why, "the state of another process is none of a TLS connection");
 }
 
-/// The error and the alert that rustls has for bytes at once.
+/// Returns the error and the alert of rustls for bytes passed in a single call.
 fn of_rustls(bytes: &[u8]) -> (Option<TlsError>, Vec<u8>) {
     let config = https_config(&Certificates::default().into(), None).unwrap();
     let mut connection = ServerConnection::new(config).unwrap();

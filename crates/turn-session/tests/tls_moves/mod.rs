@@ -1,4 +1,4 @@
-//! TLS connections that go on in another process: a client notices nothing.
+//! TLS connections that continue in another process, unnoticed by the client.
 
 mod failures;
 mod openssl;
@@ -29,11 +29,11 @@ fn every_suite_goes_on_in_one_process_after_another() {
 fn nothing_is_lost_that_was_on_its_way() {
     for suite in ALL_CIPHER_SUITES {
         let mut scene = Scene::new(*suite);
-        // Twice: by rustls, and by restored keys.
+        // The first move is from rustls, the second from restored keys.
         for _ in 0..2 {
             let (mut first, second) = (scene.says(b"first"), scene.says(b"second"));
             assert_eq!(scene.tls().write([b"to the client", b""]), 13);
-            // The first is not read, the second has come in part.
+            // The first record is not read, and the second has partly arrived.
             first.extend_from_slice(&second[..9]);
             assert_eq!(scene.tls().take(&first, &mut [0; 2]).unwrap(), 2);
             scene.moves();
@@ -47,13 +47,13 @@ fn nothing_is_lost_that_was_on_its_way() {
     }
 }
 
-/// After each byte of a record, from one process to the next and on.
+/// Moves after each byte of a record, through several processes.
 #[test]
 fn it_moves_within_a_record() {
     for suite in few_suites() {
         let mut scene = Scene::new(suite);
         let len = scene.says(b"a record").len();
-        // That record is not delivered: begin again.
+        // The record of the length check is not delivered: start again.
         scene = Scene::new(suite);
         for at in 0..=len {
             let record = scene.says(b"a record");
@@ -65,7 +65,7 @@ fn it_moves_within_a_record() {
     }
 }
 
-/// Data of the client comes behind its Finished: the whole of it, or a part.
+/// Data of the client follows its Finished, completely or partly.
 #[test]
 fn it_moves_right_behind_the_handshake() {
     for suite in few_suites() {
@@ -86,7 +86,7 @@ fn it_moves_right_behind_the_handshake() {
             }
             let mut heard = scene.take(&last[..at]).unwrap();
             if scene.tls().is_agreed() {
-                // Tickets of TLS 1.3 are not written yet.
+                // The tickets of TLS 1.3 are not written yet.
                 scene.moves();
                 moved += 1;
             } else {
@@ -120,7 +120,7 @@ fn what_the_socket_has_taken_in_part_is_completed() {
     }
 }
 
-/// The old process goes on if the next one fails: the next one has sent nothing.
+/// The old process continues if the new process fails without having sent anything.
 #[test]
 fn the_old_process_takes_it_back() {
     let mut scene = Scene::any();
@@ -139,7 +139,7 @@ fn keys_that_the_client_changed_before_go_with_it() {
         scene.client.writer().write_all(b"with new keys").unwrap();
         assert_eq!(scene.deliver_to_server(usize::MAX), b"with new keys");
     }
-    // The server's answer to it waits.
+    // The server's answer to the update is waiting.
     scene.moves();
     scene.assert_goes_on(usize::MAX);
     scene.moves();
@@ -183,7 +183,7 @@ fn both_sides_end_after_a_move() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Wherever the stream is cut, and whenever it moves.
+    /// All data arrives, for any segmentation of the stream and any time of a move.
     #[test]
     fn all_arrives_in_order(
         pieces in vec((1_usize..20_000, any::<bool>()), 1..20),
@@ -209,7 +209,7 @@ proptest! {
         scene.assert_goes_on(usize::MAX);
     }
 
-    /// In the order of a connection of the server, with rooms of any size.
+    /// Calls in the order of a server's connection, with buffers of any size.
     #[test]
     fn no_room_is_too_small(
         rooms in vec((1_usize..70_000, 0..8_u8), 1..20),

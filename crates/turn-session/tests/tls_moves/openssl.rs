@@ -1,4 +1,4 @@
-//! The client of another library, over a pair of sockets.
+//! A client of another library, over a pair of sockets.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use turn_session::Tls;
 
 use super::support::{NAME, resume, server};
 
-/// A server that sends back all data, at the end of a socket.
+/// A server that echoes all data over a socket.
 struct Echo {
     socket: UnixStream,
     tls: Tls,

@@ -1,4 +1,4 @@
-//! Both ends of a connection in memory; the server's end moves.
+//! Both sides of a connection in memory. The server's side moves.
 
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, OnceLock};
@@ -13,9 +13,9 @@ use turn_session::{
 
 pub(crate) const NAME: &str = "turn.example.org";
 
-/// A server with certificates of both kinds of keys, and a root store that trusts it.
+/// Returns a server with certificates of both key types, and a root store that trusts the server.
 pub(crate) fn server() -> &'static (TlsConfig, RootCertStore) {
-    // An RSA key takes a while.
+    // Generating an RSA key is slow.
     static SERVER: OnceLock<(TlsConfig, RootCertStore)> = OnceLock::new();
     SERVER.get_or_init(|| {
         let mut roots = RootCertStore::empty();
@@ -35,7 +35,7 @@ pub(crate) fn server() -> &'static (TlsConfig, RootCertStore) {
     })
 }
 
-/// Suites of both versions, with both kinds of ciphers.
+/// Returns suites of both versions, with both kinds of ciphers.
 pub(crate) fn few_suites() -> [SupportedCipherSuite; 4] {
     [
         cipher_suite::TLS13_AES_256_GCM_SHA384,
@@ -51,7 +51,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Both ends before the handshake, which agrees on this cipher suite.
+    /// Returns both sides before a handshake that selects this cipher suite.
     pub(crate) fn before_handshake(suite: SupportedCipherSuite) -> Self {
         let (config, roots) = server();
         let mut provider = aws_lc_rs::default_provider();
@@ -66,7 +66,7 @@ impl Scene {
         Self { tls: Some(Tls::new(config).unwrap()), client }
     }
 
-    /// Both ends after the handshake, with this cipher suite.
+    /// Returns both sides after the handshake, with this cipher suite.
     pub(crate) fn new(suite: SupportedCipherSuite) -> Self {
         let mut scene = Self::before_handshake(suite);
         for _ in 0..3 {
@@ -85,14 +85,14 @@ impl Scene {
         self.tls.as_mut().unwrap()
     }
 
-    /// The state of the server's end, as another process gets it.
+    /// Returns the state of the server's side, as another process receives it.
     pub(crate) fn leave(&mut self) -> Vec<u8> {
         let mut out = Writer::new();
         self.tls.take().unwrap().leave().unwrap().write(&mut out);
         out.into_bytes()
     }
 
-    /// The server's end does not leave, and is there still.
+    /// Asserts that the server's side cannot leave, and is unchanged.
     #[track_caller]
     pub(crate) fn assert_stays(&mut self) {
         let before = format!("{:?}", self.tls);
@@ -100,7 +100,7 @@ impl Scene {
         assert_eq!(format!("{:?}", self.tls), before);
     }
 
-    /// Another process has the server's end.
+    /// Moves the server's side to another process.
     pub(crate) fn moves(&mut self) {
         let state = self.leave();
         self.tls = Some(resume(&state));
@@ -108,7 +108,7 @@ impl Scene {
         assert_eq!(self.tls().server_name(), Some(NAME));
     }
 
-    /// Ciphertext of the client.
+    /// Returns ciphertext of the client.
     pub(crate) fn client_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -117,7 +117,7 @@ impl Scene {
         bytes
     }
 
-    /// Delivers ciphertext of the client, in pieces; returns the plaintext.
+    /// Delivers ciphertext of the client, in pieces of this size; returns the plaintext.
     pub(crate) fn deliver_to_server(&mut self, piece: usize) -> Vec<u8> {
         let bytes = self.client_bytes();
         let mut heard = Vec::new();
@@ -134,7 +134,7 @@ impl Scene {
         Ok(room)
     }
 
-    /// Ciphertext of the server.
+    /// Returns ciphertext of the server.
     pub(crate) fn server_bytes(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.tls().wants_write() {
@@ -149,13 +149,13 @@ impl Scene {
         hear(&mut self.client, &bytes).unwrap()
     }
 
-    /// The client writes data; returns its ciphertext.
+    /// Writes data of the client; returns the ciphertext.
     pub(crate) fn says(&mut self, data: &[u8]) -> Vec<u8> {
         self.client.writer().write_all(data).unwrap();
         self.client_bytes()
     }
 
-    /// Data both ways.
+    /// Asserts that data passes in both directions.
     #[track_caller]
     pub(crate) fn assert_goes_on(&mut self, piece: usize) {
         let said = pattern(30_000);
@@ -173,13 +173,13 @@ pub(crate) fn resume(state: &[u8]) -> Tls {
     Tls::resume(state).unwrap()
 }
 
-/// The client takes ciphertext; returns the plaintext.
+/// Passes ciphertext to the client; returns the plaintext.
 pub(crate) fn hear(client: &mut ClientConnection, mut bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut heard = Vec::new();
     while !bytes.is_empty() {
         client.read_tls(&mut bytes).unwrap();
         client.process_new_packets()?;
-        // Nothing yet is an error here.
+        // An error here means that no data is available yet.
         let _ = client.reader().read_to_end(&mut heard);
     }
     Ok(heard)

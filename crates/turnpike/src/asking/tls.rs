@@ -1,4 +1,4 @@
-//! A request through TLS.
+//! Exchange of a request and a response through TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ fn client() -> io::Result<ClientConnection> {
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         .with_no_client_auth();
-    // A server without a certificate of this name answers with its first one.
+    // A server without a certificate for this name responds with its default certificate.
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
     ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)
 }
 
-/// Sends a request and waits for its response. That a client certificate is missing is an answer as
-/// well.
+/// Sends a request and waits for its response. An alert about a missing client certificate is
+/// treated as a response.
 pub(super) async fn exchange(stream: &mut TcpStream, request: &Request) -> io::Result<()> {
     let mut tls = client()?;
     let (mut response, mut len) = ([0; RESPONSE_MAX], 0);
-    // Sent behind the handshake.
+    // Buffered until the handshake is complete.
     io::Write::write_all(&mut tls.writer(), &request.bytes)?;
     loop {
         let mut output = Vec::new();
@@ -62,7 +62,8 @@ pub(super) async fn exchange(stream: &mut TcpStream, request: &Request) -> io::R
     }
 }
 
-/// TLS 1.2 has no alert of its own for it.
+/// Returns true if the server demands a client certificate. TLS 1.2 has no dedicated alert for that
+/// case.
 fn wants_client_certificate(tls: &ClientConnection, error: &Error) -> bool {
     let is_tls12 = tls.protocol_version() == Some(ProtocolVersion::TLSv1_2);
     *error == Error::AlertReceived(AlertDescription::CertificateRequired)

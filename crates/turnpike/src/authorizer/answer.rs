@@ -1,4 +1,4 @@
-//! Questions and answers as JSON (docs/operate/credentials.md).
+//! Questions and answers in JSON (docs/operate/credentials.md).
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -10,22 +10,22 @@ use turn_types::Prefix;
 
 use crate::json_object::JsonObject;
 
-/// Reason for a question without an answer.
+/// Reason why a question has no answer.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
     /// The question was not sent in time.
     Unsent,
-    /// No response in time.
+    /// No response arrived in time.
     Silent(String),
-    /// No connection, or a response of a server that fails.
+    /// No connection was possible, or the server responded with an error status.
     Failed(String),
-    /// A response without a decision.
+    /// The response contains no valid decision.
     Unusable(String),
-    /// Too many questions for the service.
+    /// The service rejected the question because of too many questions (429).
     Busy,
 }
 
-/// A question.
+/// Question about a client.
 #[derive(Debug, Serialize)]
 struct Question<'a> {
     method: &'static str,
@@ -37,12 +37,12 @@ struct Question<'a> {
     client_port: u16,
 }
 
-/// Answer of a service that may permit. An unknown field is an error: without it more could be
-/// granted than was meant.
+/// Answer of a service that may permit. An unknown field is an error, because ignoring a
+/// restriction could grant more than the service intended.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {
-    /// True: it was read as [`Consent`].
+    /// Always true, because [`Consent`] is checked first.
     #[serde(rename = "allow")]
     _allow: bool,
     /// Text for people, such as the reason.
@@ -52,13 +52,14 @@ struct Answer {
     limits: JsonObject<Limits>,
 }
 
-/// Answer of which only the consent is read: no other field weakens a refusal.
+/// Answer reduced to the consent. A refusal is valid regardless of other fields.
 #[derive(Debug, Deserialize)]
 struct Consent {
     allow: bool,
 }
 
-/// Limits as in JSON. A limit that is `null` is an error: it could be meant as none or as all.
+/// Limits in JSON. A limit of `null` is an error, because the meaning could be no limit or no
+/// permission.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
@@ -72,13 +73,16 @@ pub(crate) struct Limits {
     peers: Option<Vec<String>>,
 }
 
-/// Reads the value of a field that has one.
+/// Reads the value of a field that must not be `null`.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(value: D) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
 
 impl Limits {
-    /// The limits; an error names what is none.
+    /// Converts the limits.
+    ///
+    /// # Errors
+    /// A value is invalid. The text names the field.
     pub(crate) fn read(self) -> Result<GrantLimits, String> {
         let Self { allocations, bytes_per_second, lifetime, peers } = self;
         if peers.as_ref().is_some_and(|peers| peers.len() > GRANT_PEERS_MAX) {
@@ -93,7 +97,7 @@ impl Limits {
     }
 }
 
-/// The question about a client.
+/// Returns the question about a client, in JSON.
 pub(super) fn question(applicant: &Applicant) -> Vec<u8> {
     let Applicant { realm, user, account, transport, client } = applicant;
     let question = Question {
@@ -105,12 +109,15 @@ pub(super) fn question(applicant: &Applicant) -> Vec<u8> {
         client_address: client.0.ip().to_string(),
         client_port: client.0.port(),
     };
-    // Text and numbers are always JSON.
+    // Text and numbers can always be represented in JSON.
     serde_json::to_vec(&question).unwrap_or_default()
 }
 
-/// Reads an answer: 200 with `{"allow": true}` or `{"allow": false}`, 204 as yes, 403 as no.
-/// Everything else is no answer.
+/// Reads an answer: 200 with `{"allow": true}` or `{"allow": false}`, 204 as permission, 403 as
+/// refusal.
+///
+/// # Errors
+/// The response has another status, or its body is not valid JSON of this form.
 pub(super) fn read(status: u16, body: &[u8]) -> Result<Authorization, String> {
     match status {
         200 => {}

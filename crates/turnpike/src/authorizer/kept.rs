@@ -1,4 +1,4 @@
-//! Answers that are kept for a while, for further allocations of one user at one address.
+//! Cache of answers, for further allocations of one user at one address.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use fair_share::{Claimant, Share, Slots, USERS, system_hasher};
 use turn_proto::{Applicant, Authorization};
 use turn_types::{Prefix, Realm, Transport};
 
-/// Maximum number of stored answers: some 4 MiB. One of the account or network with most makes
-/// room.
+/// Maximum number of cached answers: about 4 MiB. If the cache is full, an answer of the account or
+/// network with most answers is replaced.
 const KEPT_MAX: u32 = 10_000;
 
-/// A client as far as answers about it differ.
+/// Properties of a client on which an answer may depend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     realm: Realm,
     user: Arc<str>,
-    /// Different for access tokens of one key, which is their user.
+    /// Account. Access tokens of one key have the same user and different accounts.
     account: Arc<str>,
     transport: Transport,
     ip: IpAddr,
@@ -27,7 +27,7 @@ pub(super) struct Key {
 #[derive(Debug)]
 pub(super) struct KeptAnswers {
     answers: HashMap<Key, (Authorization, Instant)>,
-    /// Their keys, the oldest first: all are kept equally long.
+    /// Keys of the answers, the oldest first. All answers are cached equally long.
     order: VecDeque<Entry>,
     slots: Slots,
 }
@@ -72,29 +72,29 @@ impl KeptAnswers {
         self.answers.insert(key, (answer, until));
     }
 
-    /// Removes the answer at a position of the order.
+    /// Removes the answer at a position in `order`.
     fn remove(&mut self, position: usize) {
         let Some(Entry { key, until, share }) = self.order.remove(position) else { return };
         self.slots.release(share);
-        // It may have been answered anew since.
+        // The key may have a newer answer.
         if self.answers.get(&key).is_some_and(|(_, end)| *end == until) {
             self.answers.remove(&key);
         }
     }
 }
 
-/// Network of a client: `/24`, or `/48` of IPv6.
+/// Returns the network of a client: `/24`, or `/48` of IPv6.
 pub(super) fn network(applicant: &Applicant) -> Prefix {
     Prefix::network(applicant.client.ip())
 }
 
-/// Client as it is counted in shares.
+/// Returns the client as charged in shares.
 pub(super) fn claimant(applicant: &Applicant) -> Claimant<'_> {
     Claimant::at(applicant.client.ip()).with_account(&applicant.realm, &applicant.account)
 }
 
 impl Key {
-    /// Returns true for a client of the same account.
+    /// Returns true if the key belongs to a client of the same account.
     pub(super) fn has_account_of(&self, applicant: &Applicant) -> bool {
         self.account == applicant.account && self.realm == applicant.realm
     }
@@ -121,7 +121,7 @@ mod tests {
 
     fn applicant(user: &str, client: &str) -> Applicant {
         let account = user;
-        // The name of an access token is that of its key.
+        // The name of an access token contains the name of its key.
         let user = account.split_once('#').map_or(account, |(key, _)| key);
         Applicant {
             realm: "r".into(),

@@ -1,5 +1,6 @@
-//! Clients about which the service has answered. While questions of others have no answer, those
-//! about some of these clients are repeated, to learn if the service is silent for all.
+//! Clients about which the service has answered. If other questions are not answered, questions
+//! about some of these clients are repeated. The answers show if the service is silent for all
+//! clients.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -12,18 +13,20 @@ use turn_types::Prefix;
 
 use super::kept::network;
 
-/// Number of known clients, each with another account, shared by networks (`/24`, `/48` of IPv6).
-/// The chosen clients are rarely all of one user, for whose accounts the service hangs.
+/// Maximum number of known clients, each of a different account. Networks (`/24`, `/48` of IPv6)
+/// share the table. With this number the chosen clients rarely all belong to one user, for whose
+/// accounts the service could hang.
 const KNOWN_MAX: usize = 32;
 
-/// Number of questions about known clients, one after the other, until there is an answer.
+/// Maximum number of questions about known clients, one after another, until an answer arrives.
 const TOGETHER_MAX: usize = 4;
 
-/// Shortest interval between questions about known clients.
+/// Minimum interval between questions about known clients.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Number of answers about other accounts of the largest networks, of which one replaces a client
-/// of a full table: neither the first clients nor the latest clients fill the table.
+/// Average number of answers about further accounts of the largest networks after which one
+/// replaces a client of a full table. Thus neither the first clients nor the latest clients fill
+/// the table.
 const REPLACED_BY: u64 = 16;
 
 #[derive(Debug, Default)]
@@ -32,7 +35,7 @@ pub(super) struct KnownClients(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     clients: Vec<Applicant>,
-    /// True while questions about clients are open, without an answer so far.
+    /// True while questions about known clients are open and unanswered.
     is_asked: bool,
     /// Time of the last questions.
     asked: Option<Instant>,
@@ -41,7 +44,8 @@ struct State {
     numbers: u64,
 }
 
-/// Interval between questions about known clients of a service that answers within `promptly`.
+/// Returns the interval between questions about known clients. `promptly` is the time within which
+/// a healthy service answers.
 pub(super) fn interval(promptly: Duration) -> Duration {
     promptly.min(EVERY)
 }
@@ -56,13 +60,13 @@ impl State {
         self.clients.iter().filter(|client| network(client) == of).count()
     }
 
-    /// Number of clients of a network, and of the network with most.
+    /// Returns the number of clients of the network `own`, and of the network with most clients.
     fn counts(&self, own: Prefix) -> (usize, usize) {
         let most = self.clients.iter().map(|client| self.count(network(client))).max();
         (self.count(own), most.unwrap_or(0))
     }
 
-    /// Positions of the clients of networks with this number of them.
+    /// Returns the positions of the clients whose network has `most` clients.
     fn places_of_the_largest(&self, most: usize) -> Vec<usize> {
         let clients = self.clients.iter().enumerate();
         let largest = clients.filter(|(_, client)| self.count(network(client)) == most);
@@ -71,7 +75,7 @@ impl State {
 }
 
 impl KnownClients {
-    /// Notes a client about which the service has answered promptly.
+    /// Adds a client about which the service has answered promptly.
     pub(super) fn note(&self, applicant: &Applicant) {
         let mut state = self.lock();
         if state.clients.iter().any(|known| is_same_account(known, applicant)) {
@@ -92,8 +96,8 @@ impl KnownClients {
         }
     }
 
-    /// Chooses clients to ask about, with the time to wait before. `None`: no client is known, or
-    /// questions are open.
+    /// Returns clients to query about, and the time to wait before the questions. Returns `None` if
+    /// no client is known, or questions are open.
     pub(super) fn take(&self, now: Instant, every: Duration) -> Option<(Vec<Applicant>, Duration)> {
         let mut state = self.lock();
         if state.is_asked || state.clients.is_empty() {
@@ -105,7 +109,7 @@ impl KnownClients {
             let other = index + state.random((number - index) as u64) as usize;
             state.clients.swap(index, other);
         }
-        // Of each network one, before others of the same network.
+        // Chooses one client of each network before second clients of the same network.
         let mut networks = BTreeMap::new();
         state.clients.sort_by_cached_key(|client| {
             let before = networks.entry(network(client)).or_insert(0);
@@ -119,13 +123,13 @@ impl KnownClients {
         Some((state.clients[..chosen].to_vec(), pause))
     }
 
-    /// Permits further questions: one of the open ones has an answer, or none is open.
+    /// Permits further questions, because an open question was answered or none is open.
     pub(super) fn end(&self) {
         self.lock().is_asked = false;
     }
 
-    /// Removes a client about which the service has not answered in time, though it has answered
-    /// about others.
+    /// Removes a client about which the service has not answered in time, although it has answered
+    /// other questions.
     pub(super) fn forget(&self, applicant: &Applicant) {
         self.lock().clients.retain(|known| !is_same_account(known, applicant));
     }
@@ -172,7 +176,7 @@ mod tests {
         assert_eq!(known.take(now + EVERY * 3, EVERY).unwrap().0, [client("bob")]);
     }
 
-    /// An attacker with any number of accounts, for which the service will hang together.
+    /// An attacker has any number of accounts, and the service hangs for all of them together.
     #[test]
     fn no_network_has_more_places_than_others_need() {
         let known = KnownClients::default();
@@ -195,7 +199,8 @@ mod tests {
         }
     }
 
-    /// Neither is by the first accounts since the start, nor by a flood of them later.
+    /// The table is filled neither by the first accounts since the start nor by a later flood of
+    /// accounts.
     #[test]
     fn no_user_with_some_accounts_has_all_places() {
         let known = KnownClients::default();

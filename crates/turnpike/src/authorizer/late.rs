@@ -9,15 +9,16 @@ use turn_types::{Instant, Transport};
 
 use super::Asking;
 
-/// Place of an account's sessions.
+/// Transport and client addresses of an account's sessions.
 pub(super) struct AccountSessions {
     clients: HashSet<(Transport, IpAddr)>,
-    /// Time of the latest one that has moved since.
+    /// Creation time of the latest session that has moved since its creation (RFC 8016).
     moved: Option<Instant>,
 }
 
 impl AccountSessions {
-    /// Returns true if one may be of a client that was served since the question was `opened`.
+    /// Returns true if a session may belong to a client that was served since the question was
+    /// `opened`.
     pub(super) fn has(&self, applicant: &Applicant, opened: Instant) -> bool {
         self.clients.contains(&(applicant.transport, applicant.client.ip()))
             || self.moved.is_some_and(|created| created >= opened)
@@ -25,8 +26,8 @@ impl AccountSessions {
 }
 
 impl Asking {
-    /// Acts on a late answer about a client, which has been served since the question was `opened`:
-    /// a no ends its sessions, and limits narrow them.
+    /// Acts on a late answer about a client that was served since the question was `opened`.
+    /// After a refusal the client's sessions are closed, and limits are applied to the sessions.
     pub(super) async fn act_late(
         &self,
         applicant: &Applicant,
@@ -45,9 +46,9 @@ impl Asking {
         }
     }
 
-    /// Ends the sessions of a client that a late answer denies. The client may have moved.
+    /// Closes the sessions of a client that a late answer denies. The client may have moved.
     pub(super) async fn end_sessions(&self, applicant: &Applicant, opened: Instant) {
-        // The search is over all sessions: a flood of late answers has one at a time.
+        // The search covers all sessions, so late answers are processed one at a time.
         let _turn = self.ending.lock().await;
         let ended = async {
             let mut ended = 0;
@@ -70,8 +71,8 @@ impl Asking {
         }
     }
 
-    /// Narrows the sessions of a client, and ends the latest ones while the account has more than
-    /// the permitted number, at all addresses.
+    /// Applies limits to the sessions of a client. If the account has more than the permitted
+    /// number of sessions, at all addresses, the client's latest sessions are closed.
     async fn limit_sessions(&self, applicant: &Applicant, opened: Instant, limits: &GrantLimits) {
         let _turn = self.ending.lock().await;
         let limited = async {
@@ -104,12 +105,12 @@ impl Asking {
         }
     }
 
-    /// Number of sessions of the account, by all its credentials.
+    /// Returns the number of sessions of the account, with any of its credentials.
     async fn number_of(&self, applicant: &Applicant) -> Result<usize, ControlError> {
         Ok(self.records_of_account(applicant).await?.count())
     }
 
-    /// Places of the sessions of the account, by all its credentials.
+    /// Returns the transports and addresses of the account's sessions, with any of its credentials.
     pub(super) async fn account_sessions(
         &self,
         applicant: &Applicant,
@@ -137,7 +138,7 @@ impl Asking {
         Ok(records.filter(move |record| record.realm == realm && record.account == account))
     }
 
-    /// Sessions of an applicant, at any worker.
+    /// Returns the sessions of a client, at any worker.
     async fn sessions_of(
         &self,
         applicant: &Applicant,
@@ -151,7 +152,7 @@ impl Asking {
     }
 }
 
-/// Returns true for a session of an applicant. A client with a session since the question was
+/// Returns true for a session of a client. A client with a session created since the question was
 /// `opened` may have moved (RFC 8016).
 fn is_of(record: &AllocationRecord, applicant: &Applicant, opened: Instant) -> bool {
     let Applicant { realm, account, transport, client, .. } = applicant;

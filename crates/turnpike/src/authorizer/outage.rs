@@ -1,12 +1,13 @@
-//! Lines about a service that does not answer, or not to so many questions: a warning of each
-//! cause, again each minute, and one line at the end of an outage.
+//! Log lines about a service that does not answer, or does not answer all questions in time. Each
+//! cause is logged as a warning, repeated at most once a minute. One line reports the end of an
+//! outage.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::throttle::{CauseThrottle, Throttle};
 
-/// Time for which a late response shows that the service is slow, not silent.
+/// Time for which a late response shows that the service is slow rather than silent.
 const SLOW_FOR: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
@@ -14,18 +15,18 @@ pub(super) struct Outage(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    // Warnings of each kind.
+    // Throttles for warnings of each kind.
     of_outage: CauseThrottle,
     of_response: CauseThrottle,
     of_late: Throttle,
     of_overload: Throttle,
     of_rate: Throttle,
-    /// The last question had no answer.
+    /// True if the last question was not answered.
     is_failing: bool,
-    /// A line of the log has reported the failure.
+    /// True if a log line has reported the outage.
     is_told: bool,
     answered: Option<Instant>,
-    /// Time of the latest response after its deadline.
+    /// Time of the latest response that arrived after its deadline.
     answered_late: Option<Instant>,
 }
 
@@ -42,7 +43,7 @@ impl Outage {
         }
     }
 
-    /// Notes a response without a decision.
+    /// Records a response without a decision.
     pub(super) fn unusable(&self, why: &str) {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.of_response.is_due(why, Instant::now()) {
@@ -51,7 +52,8 @@ impl Outage {
         }
     }
 
-    /// Notes a client that is refused since the service has refused more questions (429).
+    /// Records a client that is refused because the service has repeatedly rejected questions with
+    /// status 429.
     pub(super) fn busy(&self) {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.of_rate.is_due(Instant::now()) {
@@ -63,7 +65,7 @@ impl Outage {
         }
     }
 
-    /// Notes a question without an answer in time, of a service that answers others.
+    /// Records a question without an answer in time, while the service answers other questions.
     pub(super) fn late(&self, why: &str) {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.of_late.is_due(Instant::now()) {
@@ -74,7 +76,7 @@ impl Outage {
         }
     }
 
-    /// A question was not asked: the service is well, but too slow for all.
+    /// Records a question that was not sent: the service works, but is too slow for all questions.
     pub(super) fn overloaded(&self) {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last.of_overload.is_due(Instant::now()) {
@@ -86,25 +88,26 @@ impl Outage {
         }
     }
 
-    /// Returns true if the service has answered a question within this time.
+    /// Returns true if the service has answered a question within the last `time`.
     pub(super) fn has_answered_within(&self, time: Duration) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.answered.is_some_and(|answered| answered.elapsed() <= time)
     }
 
-    /// Notes a response after its deadline.
+    /// Records a response that arrived after its deadline.
     pub(super) fn answered_late(&self) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.answered_late = Some(Instant::now());
     }
 
-    /// Returns true if the service has answered a question after its deadline, within a minute.
+    /// Returns true if, within the last minute, the service answered a question after its deadline.
     pub(super) fn is_slow(&self) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.answered_late.is_some_and(|late| late.elapsed() <= SLOW_FOR)
     }
 
-    /// Returns true if the last question had no answer, and no question had for this time.
+    /// Returns true if the last question was not answered, and no question was answered within the
+    /// last `time`.
     pub(super) fn is_silent_for(&self, time: Duration) -> bool {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_failing && last.answered.is_none_or(|answered| answered.elapsed() >= time)

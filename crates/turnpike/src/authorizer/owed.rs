@@ -1,5 +1,5 @@
-//! Clients that `authorizer.when_silent` has served without an answer. The service is asked about
-//! them again until it answers.
+//! Clients that `authorizer.when_silent` has served without an answer of the service. The
+//! questions about these clients are repeated until the service answers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,26 +13,29 @@ use turn_proto::Applicant;
 use super::kept::{Key, claimant};
 use super::questions::quick_accounts::QuickAccounts;
 
-/// Maximum number of clients without an answer: some 2 MiB. Further ones are refused, or those of
-/// the account or network with most lose their sessions.
+/// Maximum number of clients without an answer: about 2 MiB. If the table is full, either the new
+/// client is refused, or a client of the account or network with most entries loses its sessions.
 const OWED_MAX: usize = 4096;
 
-/// Time for which each client without an answer delays further ones of its account and network.
+/// Time by which each client without an answer delays further clients of its account and network in
+/// the queue.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Number of questions about clients without an answer whose connections wait for a late answer:
-/// a no that takes longer than `authorizer.answer_within` ends sessions as well.
+/// Maximum number of questions about clients without an answer that wait for a late answer, each
+/// with a connection. A refusal that takes longer than `authorizer.answer_within` ends sessions as
+/// well.
 const OWED_LATE_MAX: usize = 128;
 
-/// Number of these questions of one account in flight, late ones included, after an answer in time:
-/// one before that, as the service may hang for all clients of the account.
+/// Maximum number of these questions in flight for one account, including late questions, if the
+/// account's last question was answered in time. Otherwise the maximum is one, because the service
+/// may hang for all clients of the account.
 const OWED_OF_ACCOUNT_MAX: u32 = 4;
 
-/// Clients without an answer.
+/// Table of clients without an answer.
 #[derive(Debug)]
 pub(super) struct OwedAnswers {
     state: Mutex<State>,
-    /// Questions that may wait for a late answer.
+    /// Permits to wait for a late answer.
     late: Arc<Semaphore>,
     started: Instant,
 }
@@ -40,14 +43,14 @@ pub(super) struct OwedAnswers {
 #[derive(Debug)]
 struct State {
     waiting: FairQueue<OwedAnswer>,
-    /// Clients in the queue, and those whose question is open, each with the time when it was last
-    /// served.
+    /// Clients in the queue and clients whose question is open, each with the time when the client
+    /// was last served.
     owed: HashMap<Key, Instant>,
-    /// True if some in the queue are settled.
+    /// True if the queue contains clients that an answer has settled.
     has_settled: bool,
-    /// Number of questions in flight of each account that has any.
+    /// Number of questions in flight for each account, without zeros.
     in_flight: HashMap<u64, u32>,
-    /// Accounts whose latest question was answered in time.
+    /// Accounts whose last question was answered in time.
     answered: QuickAccounts,
     hasher: RandomState,
 }
@@ -68,7 +71,7 @@ impl State {
     }
 
     /// Adds a client to the queue. Returns the client that was dropped for lack of space, unless a
-    /// late answer has settled it.
+    /// late answer has settled that client.
     fn push(&mut self, now: turn_types::Instant, owed: OwedAnswer) -> Option<OwedAnswer> {
         let applicant = owed.applicant.clone();
         let dropped = self.waiting.push(now, &claimant(&applicant), owed)?;
@@ -76,22 +79,23 @@ impl State {
     }
 }
 
-/// A client without an answer.
+/// Client without an answer.
 #[derive(Clone, Debug)]
 pub(super) struct OwedAnswer {
     pub(super) applicant: Applicant,
-    /// Time of the question. Its sessions are newer.
+    /// Time of the question. The client's sessions are newer.
     pub(super) opened: turn_types::Instant,
-    /// Further questions about the client without any response.
+    /// Number of later questions about the client without any response.
     pub(super) lost: u32,
 }
 
-/// Result of an addition.
+/// Result of adding a client.
 #[derive(Debug)]
 pub(super) enum Added {
-    /// The service will be asked about the client.
+    /// The service will be queried about the client.
     Owed,
-    /// The same, in place of another client, whose sessions are to end.
+    /// The service will be queried about the client. The contained client was dropped for lack of
+    /// space, and its sessions must end.
     InPlaceOf(OwedAnswer),
     /// The table is full.
     Full,
@@ -116,7 +120,7 @@ impl OwedAnswers {
         self.lock().waiting.is_empty()
     }
 
-    /// Adds a client, unless it is there.
+    /// Adds a client, unless the table already contains the client.
     pub(super) fn add(&self, owed: OwedAnswer, now: Instant) -> Added {
         let key = Key::of(&owed.applicant);
         let mut state = self.lock();
@@ -131,7 +135,7 @@ impl OwedAnswers {
     }
 
     /// Adds a client again after a question without an answer. Returns the client that was dropped
-    /// for lack of space, unless a late answer has settled it.
+    /// for lack of space, unless a late answer has settled that client.
     pub(super) fn put_back(&self, owed: OwedAnswer, now: Instant) -> Option<OwedAnswer> {
         let mut state = self.lock();
         state.end(&owed.applicant);
@@ -139,9 +143,9 @@ impl OwedAnswers {
         if is_owed { state.push(self.since_start(now), owed) } else { None }
     }
 
-    /// Takes the client to ask about next, whose question is in flight until
-    /// [`put_back`](Self::put_back) or [`end`](Self::end). Clients of accounts with their maximum
-    /// in flight are skipped.
+    /// Removes and returns the next client to query about. The question is in flight until
+    /// [`put_back`](Self::put_back) or [`end`](Self::end). Clients of accounts with the maximum
+    /// number of questions in flight are skipped.
     pub(super) fn take(&self) -> Option<OwedAnswer> {
         let mut state = self.lock();
         let State { waiting, owed, has_settled, in_flight, answered, hasher } = &mut *state;
@@ -158,12 +162,12 @@ impl OwedAnswers {
         Some(next)
     }
 
-    /// Ends a question with an answer.
+    /// Removes a question in flight after an answer.
     pub(super) fn end(&self, applicant: &Applicant) {
         self.lock().end(applicant);
     }
 
-    /// Notes a response to a question in time, or its absence.
+    /// Records if a question was answered in time.
     pub(super) fn note(&self, applicant: &Applicant, is_in_time: bool) {
         let mut state = self.lock();
         let account = state.account(applicant);
@@ -174,7 +178,7 @@ impl OwedAnswers {
         }
     }
 
-    /// Removes a client after an answer. Returns false after an earlier answer.
+    /// Removes a client after an answer. Returns false if an earlier answer has removed the client.
     pub(super) fn settle(&self, applicant: &Applicant) -> bool {
         let mut state = self.lock();
         let was_owed = state.owed.remove(&Key::of(applicant)).is_some();
@@ -182,8 +186,8 @@ impl OwedAnswers {
         was_owed
     }
 
-    /// Removes clients of the account of `asked` that were not served since a time, and have no
-    /// session. Returns true if `asked` is one of them.
+    /// Removes clients of the account of `asked` that were not served since a time and have no
+    /// session. Returns true if `asked` was removed.
     pub(super) fn remove_ended(
         &self,
         asked: &OwedAnswer,
@@ -206,12 +210,13 @@ impl OwedAnswers {
         remove_ended(asked)
     }
 
-    /// Permits a connection to wait for a late answer. `None`: the maximum is reached.
+    /// Returns a permit for a connection to wait for a late answer, or `None` if the maximum is
+    /// reached.
     pub(super) fn wait_late(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.late).try_acquire_owned().ok()
     }
 
-    /// Time of the queue.
+    /// Returns the time in the queue's clock.
     fn since_start(&self, now: Instant) -> turn_types::Instant {
         turn_types::Instant::ZERO + now.saturating_duration_since(self.started)
     }
@@ -281,7 +286,7 @@ mod tests {
         assert!(answers.take().is_some() && answers.take().is_none(), "a late one");
     }
 
-    /// Clients that were served again since a revocation stay.
+    /// Clients that were served again since a revocation are not removed.
     #[test]
     fn clients_without_sessions_are_removed() {
         let (answers, now) = (OwedAnswers::new(), Instant::now());
@@ -324,7 +329,7 @@ mod tests {
         for number in 0..OWED_MAX {
             assert!(matches!(answers.add(mallory(number), now), Added::Owed));
         }
-        // Counters of accounts may collide: then another of them is dropped.
+        // Counters of accounts may collide. In that case another client of the account is dropped.
         match answers.add(mallory(OWED_MAX), now) {
             Added::Full => {}
             Added::InPlaceOf(dropped) if dropped.applicant.user.starts_with("mallory") => {}

@@ -1,5 +1,5 @@
-//! Questions to the authorizer: a limited number is open, and others wait, sorted by the recent
-//! questions of accounts and networks. No user takes all slots of a slow service.
+//! Questions to the authorizer. A limited number is open, and others wait in a queue sorted by the
+//! recent questions of accounts and networks. Thus no user occupies all slots of a slow service.
 
 mod in_flight;
 #[cfg(test)]
@@ -24,28 +24,29 @@ use self::pause::{Pause, pause_after};
 use super::answer::NoAnswer;
 use super::kept::claimant;
 
-/// Maximum number of waiting questions: enough for all clients of a server that return at the same
-/// time. With an answer in 10 ms the last question waits for a third of a second.
+/// Maximum number of waiting questions: enough for all clients of a server that reconnect at the
+/// same time. With an answer in 10 ms the last question waits for a third of a second.
 const WAITING_MAX: usize = 4096;
 
-/// Longest wait of a question. The client's request then has time for the answer.
+/// Maximum wait of a question. The client's request then has time for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Number of waiting questions searched for the next question: some microseconds.
+/// Maximum number of waiting questions checked for the next question. Such a search takes some
+/// microseconds.
 const LOOKED_AT: usize = 64;
 
-/// Number of waiting questions of each realm searched for a question of a realm that has few open
-/// ones.
+/// Maximum number of waiting questions checked in each realm, for a question of a realm with few
+/// open questions.
 const LOOKED_AT_OF_REALM: usize = 8;
 
-/// Delay of the next question of an address in the queue, for each earlier question.
+/// Delay of an address's next question in the queue, for each earlier question.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// The same for each earlier question of an address without an answer in time. Clients for which
-/// the service does not hang come first.
+/// Delay of an address's next question in the queue, for each earlier question without an answer in
+/// time. Clients for which the service does not hang are therefore preferred.
 const HANGS_DELAY: Duration = Duration::from_secs(3);
 
-/// Questions that are open, and those that wait.
+/// Open and waiting questions.
 #[derive(Debug)]
 pub(super) struct Questions {
     /// Epoch of the queue.
@@ -70,15 +71,15 @@ struct WaitingQuestion {
     failure: Option<NoAnswer>,
 }
 
-/// Attempts at a question that failed.
+/// Failed attempts at a question.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attempts {
     failed: u32,
-    /// Time of the next attempt.
+    /// Earliest time of the next attempt.
     next: Option<Instant>,
 }
 
-/// An open question.
+/// Open question.
 #[derive(Debug)]
 pub(super) struct OpenQuestion {
     pub(super) request: AuthorizationRequest,
@@ -87,17 +88,17 @@ pub(super) struct OpenQuestion {
     attempts: Attempts,
 }
 
-/// A question that is not sent.
+/// Question that was removed from the queue without being sent.
 #[derive(Debug)]
 pub(super) enum DroppedQuestion {
-    /// The queue was full, and evicted this question.
+    /// The queue was full, and evicted the question.
     Crowded(AuthorizationRequest),
-    /// A wait of [`WAIT_MAX`] is over, perhaps after failures.
+    /// The question has waited for [`WAIT_MAX`], possibly after failures.
     Late(AuthorizationRequest, NoAnswer),
 }
 
 impl Attempts {
-    /// Notes a failure. Returns the pause of the question.
+    /// Records a failure. Returns the pause before the next attempt.
     fn fail(&mut self, now: Instant) -> Duration {
         self.failed += 1;
         let pause = pause_after(self.failed);
@@ -118,7 +119,8 @@ impl Questions {
         Self { started: Instant::now(), state }
     }
 
-    /// Adds a question. Returns the question that has to go for it, which may be the same.
+    /// Adds a question. Returns the question that was evicted from a full queue, which may be the
+    /// new question.
     pub(super) fn push(
         &self,
         request: AuthorizationRequest,
@@ -136,10 +138,8 @@ impl Questions {
         dropped.map(|dropped| DroppedQuestion::Crowded(dropped.request))
     }
 
-    /// Takes the next question, if one more may be open.
-    ///
-    /// # Errors
-    /// The next question has waited for too long.
+    /// Removes and returns the next question, if another question may be opened. The value is an
+    /// error if the next question has waited longer than [`WAIT_MAX`].
     pub(super) fn take(&self, now: Instant) -> Option<Result<OpenQuestion, DroppedQuestion>> {
         let State { in_flight, pause, pace, waiting } = &mut *self.lock();
         let first = waiting.first()?;
@@ -177,7 +177,7 @@ impl Questions {
         request
     }
 
-    /// Releases the slot of a question that was not put to the service.
+    /// Releases the slot of a question that was not sent to the service.
     pub(super) fn withdraw(&self, question: OpenQuestion) -> AuthorizationRequest {
         let State { in_flight, pause, pace, .. } = &mut *self.lock();
         in_flight.withdraw(question.number);
@@ -212,8 +212,9 @@ impl Questions {
         (pause, self.queue(waiting, now))
     }
 
-    /// Notes a missed deadline. A late question keeps its slot until
-    /// [`close_late`](Self::close_late), or until it is lost. The returned receiver then fails.
+    /// Records a missed deadline. A late question retains its slot until
+    /// [`close_late`](Self::close_late), or until the question is lost. The returned receiver fails
+    /// in the latter case.
     pub(super) fn miss(
         &self,
         question: OpenQuestion,
@@ -228,7 +229,7 @@ impl Questions {
         (request, number, lost)
     }
 
-    /// Releases the slot of a late question, unless it was released before.
+    /// Releases the slot of a late question, unless the slot has already been released.
     pub(super) fn close_late(&self, number: QuestionNumber) {
         self.lock().in_flight.close_late(number);
     }
@@ -238,18 +239,18 @@ impl Questions {
         self.lock().waiting.first().is_some()
     }
 
-    /// Time until a waiting question may be open in the pace; zero without one.
+    /// Returns the time until the pace permits a waiting question, or zero if no question is paced.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         self.lock().pace.wait(now)
     }
 
-    /// Time of the queue.
+    /// Returns the time in the queue's clock.
     fn since_start(&self, now: Instant) -> turn_types::Instant {
         turn_types::Instant::ZERO + now.saturating_duration_since(self.started)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in it can be half done.
+        // A panic cannot leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -274,7 +275,7 @@ mod tests {
         AuthorizationRequest { worker: WorkerId(0), pending: PendingId(0), applicant }
     }
 
-    /// Questions to a service that has answered many promptly.
+    /// Creates questions to a service that has answered many questions promptly.
     fn prompt() -> Questions {
         Questions::with(InFlight::prompt())
     }
@@ -289,7 +290,7 @@ mod tests {
         for host in 0..200 {
             assert!(questions.push(request("mallory", host), now).is_none());
         }
-        // Quick answers lead to the whole share.
+        // Quick answers increase the limit to the full share.
         let mut mallorys = open(&questions, now);
         assert_eq!(mallorys.len(), NEW_ACCOUNT_MAX as usize);
         for _ in 0..OPEN_MAX / ACCOUNT_SHARE {
@@ -308,7 +309,8 @@ mod tests {
         assert!(questions.take(now).is_some());
     }
 
-    /// A silent service: late questions keep their slots, and each deadline opens one more.
+    /// A silent service: late questions retain their slots, and each deadline opens one more
+    /// question.
     #[test]
     fn late_questions_are_bounded() {
         let (questions, mut now) = (prompt(), Instant::now());
@@ -323,7 +325,7 @@ mod tests {
         assert!(questions.lock().in_flight.held() <= OPEN_MAX);
     }
 
-    /// Accounts of one client for which the service hangs.
+    /// The service hangs for several accounts of one client.
     #[test]
     fn one_client_with_many_accounts_leaves_slots_to_others() {
         for questions in [Questions::new(), prompt()] {
@@ -343,7 +345,7 @@ mod tests {
         }
     }
 
-    /// A service that is slow has few open questions.
+    /// A slow service has few open questions.
     #[test]
     fn a_slow_service_has_no_queue_of_its_own() {
         let (questions, mut now) = (prompt(), Instant::now());
@@ -353,7 +355,7 @@ mod tests {
                 questions.push(request(&format!("account {host}"), host), now);
             }
             let opened = open(&questions, now);
-            // The service is serial.
+            // The service processes questions one by one.
             for question in opened {
                 now += Duration::from_millis(100);
                 questions.close(question, now);
@@ -372,7 +374,7 @@ mod tests {
         panic!("alice waits");
     }
 
-    /// Questions of one account that come slowly, and are before a newcomer's in the order.
+    /// Questions of one account are slow, and precede a newcomer's question in the queue.
     #[test]
     fn an_account_with_its_share_does_not_block_others() {
         let (questions, now) = (prompt(), Instant::now());
@@ -408,7 +410,7 @@ mod tests {
         assert!(matches!(late, Err(DroppedQuestion::Late(..))), "{late:?}");
     }
 
-    /// Failures of one account delay its own questions.
+    /// Failures of one account delay only that account's questions.
     #[test]
     fn a_service_that_fails_for_one_account_delays_no_other() {
         let (questions, mut now) = (Questions::new(), Instant::now());
@@ -470,7 +472,7 @@ mod tests {
         }
     }
 
-    /// The service may fail for new accounts of one user alone.
+    /// The service may fail only for new accounts of one user.
     #[test]
     fn failures_for_one_network_pause_no_other_question() {
         let (questions, now) = (Questions::new(), Instant::now());
@@ -502,7 +504,7 @@ mod tests {
         drop(next);
     }
 
-    /// A question that fails in a pace has its turn after the returned pause.
+    /// A question that fails in a pace is repeated after the returned pause.
     #[test]
     fn a_failure_is_repeated_in_the_pace() {
         let (questions, mut now) = (Questions::new(), Instant::now());
@@ -514,7 +516,7 @@ mod tests {
         assert!(questions.take(now).is_some_and(|next| next.is_ok()));
     }
 
-    /// Late questions of one account leave the window to others.
+    /// Late questions of one account leave the window free for other accounts.
     #[test]
     fn an_account_has_two_late_questions() {
         let (questions, mut now) = (prompt(), Instant::now());
@@ -541,7 +543,7 @@ mod tests {
         error == oneshot::error::TryRecvError::Closed
     }
 
-    /// Some servers of a service hang, and the window remains large enough for the others.
+    /// Some servers of a service hang, and the window remains large enough for the working servers.
     #[test]
     fn late_questions_are_lost_when_a_later_one_is_answered() {
         let (questions, mut now) = (Questions::new(), Instant::now());
@@ -561,7 +563,7 @@ mod tests {
         assert!(in_flight.late() <= 1 && is_large, "{:?}", in_flight.window());
     }
 
-    /// The window grows although only half is in use, by the share of the address.
+    /// The window grows although, because of the address's share, only half is in use.
     #[test]
     fn all_clients_may_have_one_address() {
         let (questions, mut now) = (Questions::new(), Instant::now());

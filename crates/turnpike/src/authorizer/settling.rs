@@ -1,4 +1,4 @@
-//! Questions about clients that `authorizer.when_silent` has served without an answer.
+//! Repeated questions about clients that `authorizer.when_silent` has served without an answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,31 +14,33 @@ use super::{Asking, LATE_FOR, PROMPTLY, Response};
 /// Interval of questions about clients that were served without an answer.
 const OWED_EVERY: Duration = Duration::from_secs(1);
 
-/// Number of these questions that are sent together, besides those of waiting clients.
+/// Maximum number of these questions that are sent together, in addition to the questions of
+/// waiting clients.
 const OWED_OPEN_MAX: usize = 8;
 
-/// Interval of searches for the sessions of an account whose question is late. A client that was
-/// served more recently may get its session yet.
+/// Interval of searches for the sessions of an account whose question is late. The session of a
+/// client that was served more recently may not exist yet.
 const SEARCHED_EVERY: Duration = Duration::from_secs(10);
 
-/// End of a wait for a late answer.
+/// Outcome of a wait for a late answer.
 enum Late {
     Answered(Authorization),
-    /// No answer.
+    /// No answer arrived.
     Lost,
     /// The client has no session.
     Ended,
 }
 
 impl Asking {
-    /// Starts a task for questions about the clients that were served without an answer, unless it
-    /// runs.
+    /// Starts a task for questions about the clients that were served without an answer, unless
+    /// the task is running.
     pub(super) fn start_settling(self: &Arc<Self>) {
         let asking = Arc::clone(self);
         tokio::spawn(async move { asking.settle_owed().await });
     }
 
-    /// A service that answers nothing gets one question at a time.
+    /// Repeats questions until the service has answered about each client. A silent service gets
+    /// one question at a time.
     async fn settle_owed(self: &Arc<Self>) {
         while !self.owed.is_empty() && !self.is_settling.swap(true, Ordering::AcqRel) {
             let mut next = tokio::time::Instant::now() + OWED_EVERY;
@@ -56,9 +58,10 @@ impl Asking {
         }
     }
 
-    /// Sends a question about a client. Without a prompt answer it yields to other questions, and
-    /// its connection waits for a late answer if few others do. Each wait is twice as long as the
-    /// previous wait: the service may be slow for this client, or an outage lost the question.
+    /// Sends a question about a client. Without a prompt answer the task yields to other questions,
+    /// and the connection waits for a late answer if few other connections do. Each wait is twice
+    /// as long as the previous wait. The service may be slow for this client, or an outage may have
+    /// lost the question.
     async fn ask_again(self: Arc<Self>, mut owed: OwedAnswer) {
         let late = self.owed.wait_late();
         let patience = match late {
@@ -103,7 +106,7 @@ impl Asking {
         }
     }
 
-    /// Waits for a late answer, while the client has sessions.
+    /// Waits for a late answer while the client has sessions.
     async fn wait_late(
         &self,
         owed: &OwedAnswer,
@@ -123,15 +126,15 @@ impl Asking {
         Late::Lost
     }
 
-    /// Removes the clients of an account whose sessions have ended, as after a revocation. Returns
-    /// true if the client that was asked about is one of them.
+    /// Removes the clients of an account whose sessions have ended, for example after a revocation.
+    /// Returns true if the client `asked` was removed.
     async fn remove_ended(&self, asked: &OwedAnswer) -> bool {
         let Some(since) = Instant::now().checked_sub(SEARCHED_EVERY) else { return false };
         let Ok(sessions) = self.account_sessions(&asked.applicant).await else { return false };
         self.owed.remove_ended(asked, since, |owed| sessions.has(&owed.applicant, owed.opened))
     }
 
-    /// Acts on an answer about a client, unless an earlier answer has settled it.
+    /// Acts on an answer about a client, unless an earlier answer has settled the client.
     async fn settle(&self, owed: &OwedAnswer, answer: Authorization) {
         self.owed.end(&owed.applicant);
         let answer = self.judge(&owed.applicant, Ok(answer));

@@ -1,4 +1,4 @@
-//! A service that hangs or fails, for some accounts or for all.
+//! Tests of a service that hangs or fails, for some accounts or for all.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -20,15 +20,16 @@ impl Wake for Awake {
     fn wake(&self) {}
 }
 
-/// A service that denies all immediately. It hangs for accounts named `hanging`, fails for accounts
-/// named `failing`, and denies accounts named `late` after the deadline.
+/// Service that denies most clients immediately. The service hangs for accounts named `hanging`,
+/// fails for accounts named `failing`, and denies accounts named `late` after the deadline.
 #[derive(Debug, Default)]
 struct Service {
-    /// Hangs for all.
+    /// True if the service hangs for all accounts.
     hangs: AtomicBool,
-    /// Fails for all.
+    /// True if the service fails for all accounts.
     fails: AtomicBool,
-    /// Hangs also for accounts named `turning`, and answers 404 about those named `gone`.
+    /// True if the service also hangs for accounts named `turning`, and responds with 404 about
+    /// accounts named `gone`.
     has_turned: AtomicBool,
     /// Number of questions so far.
     asked: AtomicUsize,
@@ -79,7 +80,7 @@ impl Service {
     }
 }
 
-/// An authorizer that serves clients in an outage, with the mailbox of its worker.
+/// Authorizer that serves clients in an outage, with the mailbox of its worker.
 struct Scene {
     authorizer: WebService,
     inbox: Inbox,
@@ -92,7 +93,7 @@ impl Scene {
         Self::keeping(service, Duration::ZERO).await
     }
 
-    /// A scene with stored answers.
+    /// Creates a scene with stored answers.
     async fn keeping(service: &Arc<Service>, keep_for: Duration) -> Self {
         let port = service.start().await;
         let (mailbox, inbox) = mailbox(1024, Arc::new(Awake));
@@ -118,7 +119,7 @@ impl Scene {
         Self { authorizer, inbox, asked: 0, answers: HashMap::new() }
     }
 
-    /// A scene in which the service has denied these accounts, and no answer is recent.
+    /// Creates a scene in which the service has denied these accounts, and no answer is recent.
     async fn with_known(service: &Arc<Service>, accounts: &[&str]) -> Self {
         let mut scene = Self::new(service).await;
         for account in accounts {
@@ -161,7 +162,7 @@ impl Scene {
     }
 }
 
-/// The service hangs for most clients, and denies another one, whose question waits too long.
+/// The service hangs for most clients, and denies another client, whose question waits too long.
 #[tokio::test]
 async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
     let mut scene = Scene::with_known(&Arc::default(), &["known"]).await;
@@ -175,7 +176,7 @@ async fn a_service_that_hangs_for_those_who_ask_is_no_outage() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         scene.read();
     }
-    // More clients wait than have a slot.
+    // More clients wait than slots exist.
     let denied = scene.ask("denied", 201);
     assert_ne!(scene.answer(denied).await, Authorization::Unavailable);
     let served = scene.answers.values().filter(|answer| **answer == Authorization::Unavailable);
@@ -203,7 +204,8 @@ async fn a_service_that_hangs_for_all_is_an_outage() {
     assert_eq!(scene.answer(question).await, Authorization::Denied);
 }
 
-/// A client whose account was known first has turned, and the others do not ask.
+/// The service now hangs for the account that was known first, and the other accounts send no
+/// requests.
 #[tokio::test]
 async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
     let service = Arc::new(Service::default());
@@ -215,7 +217,7 @@ async fn one_of_the_known_clients_shows_that_there_is_no_outage() {
     }
 }
 
-/// All known clients are accounts that the service no longer has.
+/// The service has deleted the accounts of all known clients.
 #[tokio::test]
 async fn a_response_without_a_decision_about_a_known_client_is_no_silence() {
     let service = Arc::new(Service::default());
@@ -225,7 +227,7 @@ async fn a_response_without_a_decision_about_a_known_client_is_no_silence() {
     assert_eq!(scene.answer(question).await, Authorization::Overloaded);
 }
 
-/// The service fails for a moment, as at its restart, and hangs for one client afterwards.
+/// The service fails briefly, as during a restart, and hangs for one client afterwards.
 #[tokio::test]
 async fn a_moment_of_failure_makes_no_client_unknown() {
     let service = Arc::new(Service::default());
@@ -250,7 +252,7 @@ async fn a_service_that_fails_for_those_who_ask_is_no_outage() {
     }
 }
 
-/// The first of them waits for repetitions of its question, and the second for nothing.
+/// The first client waits for repetitions of its question. The second client does not wait.
 #[tokio::test]
 async fn each_client_that_is_served_in_an_outage_is_asked_about_later() {
     let service = Arc::new(Service::default());
@@ -280,7 +282,7 @@ async fn a_late_no_ends_sessions_while_others_get_prompt_answers() {
     loop {
         match scene.inbox.take() {
             Some(Request::Authorized { .. }) => {}
-            // The sessions of the client are searched.
+            // The authorizer searches for the sessions of the client.
             Some(_) => return,
             None => {
                 network = network % 200 + 1;
@@ -291,7 +293,7 @@ async fn a_late_no_ends_sessions_while_others_get_prompt_answers() {
     }
 }
 
-/// Questions of one account wait for each other.
+/// Questions of one account are put one after another.
 #[tokio::test]
 async fn an_answer_counts_for_the_waiting_questions_of_its_client() {
     let service = Arc::new(Service::default());

@@ -9,7 +9,7 @@ use settings::Settings;
 use crate::certificates::CertificateReloader;
 use crate::failure::Result;
 
-/// Settings of connections over TCP and TLS.
+/// Returns the settings of connections over TCP and TLS.
 pub(super) fn stream_settings(
     settings: &Settings,
     connections: u32,
@@ -28,10 +28,10 @@ pub(super) fn stream_settings(
     }
 }
 
-/// Settings of DTLS.
+/// Returns the settings of DTLS sessions.
 ///
 /// # Errors
-/// OpenSSL refuses the certificates or has no memory left.
+/// OpenSSL refuses the certificates, or has no memory left.
 pub(super) fn dtls_settings(
     settings: &Settings,
     certificates: &CertificateReloader,

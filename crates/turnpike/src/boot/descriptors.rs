@@ -1,26 +1,28 @@
-//! Open files: each relayed address and each connection is one.
+//! Limits of open files. Each relayed address and each connection uses at least one.
 //!
-//! A table with more slots than the process has files is never full, and its shares never apply:
-//! one account could open the last file of the process.
+//! A table with more slots than the process may open files never fills, so the shares of its
+//! clients would never apply. One account could then open the last file of the process.
 
 use settings::Settings;
 use turn_proto::limits::CONNECTIONS_MAX;
 
-/// Further files of the process: the user database, the authorizer, requests of operators.
+/// Number of other files of the process: the user database, the authorizer, requests of operators.
 const SPARE: u64 = 256;
 
-/// Number of connections assumed for `tcp.connections = 0`: any number that the files permit.
+/// Number of connections assumed for `tcp.connections = 0`, which permits any number that the open
+/// files allow.
 const ANY_CONNECTIONS: u64 = 20_000;
 
-/// Files of one connection: an upgrade passes a copy of each.
+/// Number of files per connection, because an upgrade duplicates each descriptor.
 const FILES_OF_CONNECTION: u64 = 2;
 
-/// Part of the connections of clients, as a divisor, that may carry the data of a connection with a
-/// peer. Such a connection is not evicted, and one account may have most of those with peers.
+/// Divisor of the client connections that defines the maximum number of connections with peers. A
+/// client connection that carries a peer connection's data is not evicted. One account may have
+/// most of the connections with peers.
 const PART_WITH_PEERS: u64 = 4;
 
-/// Part of the connections of clients, and of the DTLS sessions, as a divisor, that has no
-/// allocation and carries no data of a peer. It makes room for newcomers.
+/// Divisor of the client connections, and of the DTLS sessions, that defines the part without
+/// allocations or data of peers. This part can be evicted for new clients.
 const PART_UNUSED: u32 = 8;
 
 /// Sizes of the tables whose entries are open files.
@@ -28,30 +30,30 @@ const PART_UNUSED: u32 = 8;
 pub(crate) struct Descriptors {
     /// Maximum number of live relayed addresses.
     relayed: u64,
-    /// Connections of clients.
+    /// Maximum number of client connections.
     connections: u64,
-    /// Connections with peers (RFC 6062).
+    /// Maximum number of connections with peers (RFC 6062).
     peers: u64,
     relay_addresses: u64,
 }
 
-/// Limits of the tables for which the process has files.
+/// Limits of the tables, within the process's limit of open files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TableLimits {
-    /// Ports in use at a time, of each relay address.
+    /// Maximum number of ports in use on each relay address.
     pub(super) ports: u32,
-    /// Connections of clients at a time.
+    /// Maximum number of client connections.
     pub(super) connections: u32,
-    /// Connections with peers in one worker.
+    /// Maximum number of connections with peers in one worker.
     pub(super) peer_connections: u32,
-    /// Allocations of clients with connections.
+    /// Maximum number of allocations of clients with connections.
     pub(super) stream_allocations: u32,
-    /// Allocations of clients with DTLS sessions.
+    /// Maximum number of allocations of clients with DTLS sessions.
     pub(super) dtls_allocations: u32,
 }
 
 impl Descriptors {
-    /// The places that settings ask for.
+    /// Returns the table sizes that the settings request.
     pub(crate) fn wanted(settings: &Settings, relay_addresses: usize, workers: usize) -> Self {
         let tcp = settings.tcp.enabled || settings.tls.enabled && settings.has_certificates();
         let connections = match settings.tcp.connections.get() {
@@ -68,7 +70,7 @@ impl Descriptors {
         }
     }
 
-    /// Files for all places.
+    /// Returns the number of files needed for full tables.
     pub(crate) const fn files(&self) -> u64 {
         self.places() + SPARE
     }
@@ -77,8 +79,8 @@ impl Descriptors {
         self.relayed + FILES_OF_CONNECTION * (self.connections + self.peers)
     }
 
-    /// The sizes that this number of files permits. A small table has its full size, and the larger
-    /// tables share the remaining files equally.
+    /// Returns the sizes that fit into `files` open files. A small table has its requested size,
+    /// and larger tables share the remaining files equally.
     fn within(self, files: u64) -> Self {
         let mut left = files.saturating_sub(SPARE);
         if left >= self.places() {
@@ -99,10 +101,10 @@ impl Descriptors {
         Self { relayed, connections, peers, ..self }
     }
 
-    /// The limits of the configuration, or lower ones if these files are too few for them.
+    /// Returns the configured limits, or lower limits if `files` open files are too few.
     pub(super) fn limits(self, settings: &Settings, workers: usize, files: u64) -> TableLimits {
         let fitting = self.within(files);
-        // No connections at all would be no limit.
+        // The value 0 would mean no limit.
         let places = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).max(1);
         let peers = fitting.peers.min(fitting.connections / PART_WITH_PEERS);
         let (ports, connections) = if fitting == self {
@@ -127,7 +129,7 @@ impl Descriptors {
         }
     }
 
-    /// Warning about too few files.
+    /// Returns a warning if `files` open files are too few.
     pub(super) fn warning(&self, files: u64) -> Option<String> {
         let (wanted, fitting) = (self.files(), self.within(files));
         let Self { relayed, connections, .. } = self;
@@ -143,12 +145,12 @@ impl Descriptors {
     }
 }
 
-/// Part of a table of connections or sessions that may have an allocation.
+/// Returns the part of a table of connections or sessions that may have allocations.
 const fn used_part(size: u32) -> u32 {
     size - size / PART_UNUSED
 }
 
-/// Maximum number of live relayed addresses, on this number of relay addresses.
+/// Returns the maximum number of live relayed addresses, on `relay_addresses` relay addresses.
 pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
     let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
     let on_each = match settings.quotas.allocations_total.get() {
@@ -207,7 +209,7 @@ mod tests {
                 let unused = limits.connections.saturating_sub(limits.stream_allocations + peers);
                 assert!(unused >= limits.connections / 8, "{files}: an eighth makes room");
                 let used = relayed + u64::from(limits.connections + peers) * FILES_OF_CONNECTION;
-                // At least one place in each.
+                // Each table has at least one slot.
                 assert!(used <= files.saturating_sub(SPARE).max(12), "{files}: {limits:?}");
             }
         }

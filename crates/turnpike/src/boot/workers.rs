@@ -1,4 +1,4 @@
-//! The workers of a server at its start: their parts, and their threads.
+//! Start of a server's workers: their parts and threads.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -21,7 +21,7 @@ use crate::failure::{OrFail as _, Result};
 use crate::handover::{Predecessor, Retiring};
 use crate::sockets::WorkerSockets;
 
-/// Parts that all workers of a server have in common.
+/// Parts common to all workers of a server.
 pub(super) struct SharedParts {
     /// Start time of the process, since 1970.
     pub(super) started: Duration,
@@ -38,17 +38,17 @@ pub(super) struct SharedParts {
 
 /// Parts of one worker.
 pub(super) struct OwnParts {
-    /// The core that it runs on; `None` leaves it to the scheduler.
+    /// Core that the worker runs on. `None` means that the scheduler chooses.
     pub(super) core: Option<usize>,
     pub(super) sockets: WorkerSockets,
     pub(super) endpoint: WorkerEndpoint,
     pub(super) counters: Arc<WorkerCounters>,
-    /// Routes of the kernel path; `None`: the sockets relay everything.
+    /// Routes of the kernel path. `None` means that sockets relay all packets.
     pub(super) routes: Option<Routes>,
 }
 
 impl SharedParts {
-    /// The specification of a worker, and its core.
+    /// Returns the specification of a worker, and its core.
     fn with(&self, id: WorkerId, own: OwnParts) -> (WorkerSpec, Option<usize>) {
         let OwnParts { core, sockets, endpoint, counters, routes } = own;
         let spec = WorkerSpec {
@@ -85,15 +85,15 @@ pub(crate) struct Starting {
 /// Workers that serve.
 pub(crate) struct Started {
     pub(crate) threads: Vec<JoinHandle<()>>,
-    /// The process before, which lets go of the rest.
+    /// The predecessor, which must still release the kernel path.
     pub(crate) retiring: Option<Retiring>,
-    /// What came from it.
+    /// Facts about the calls imported from the predecessor.
     pub(crate) took_over: Option<TookOverInfo>,
 }
 
 impl Starting {
-    /// Workers of these parts, in the order of their numbers. With a `predecessor` they begin with
-    /// what that has.
+    /// Creates the specifications of workers, sorted by id. With a `predecessor` the workers import
+    /// its calls.
     pub(super) fn new(
         shared: &SharedParts,
         own: impl Iterator<Item = OwnParts>,
@@ -104,13 +104,13 @@ impl Starting {
         Self { specs: specs.collect(), rights, predecessor }
     }
 
-    /// Starts the workers, with all that the process before has: behind that nothing may fail,
-    /// since calls would end. It may be dropped between two workers: a start that is slow can be
-    /// ended.
+    /// Starts the workers and imports the predecessor's calls. After success no later step may
+    /// fail, because calls would end. The future may be dropped between two workers, so a slow
+    /// start can be cancelled.
     ///
     /// # Errors
-    /// No descriptors, memory or threads left; the process before has failed to hand over, and goes
-    /// on.
+    /// No descriptors, memory or threads are left, or the hand-over has failed and the predecessor
+    /// continues to serve.
     pub(crate) async fn begin(self) -> Result<Started> {
         let Self { specs, rights, mut predecessor } = self;
         let before = predecessor.as_ref().map(|it| (it.process(), it.relay_settings()));
@@ -131,12 +131,12 @@ impl Starting {
             let (thread, imported) = worker.built().or_fail("cannot start a worker")?;
             threads.push(thread);
             allocations += imported;
-            tokio::task::yield_now().await; // signals are heard
+            tokio::task::yield_now().await; // signals are processed
         }
         let retiring = predecessor.map(|before| before.commit(&news)).transpose();
         let retiring = retiring.or_fail("the running server took everything back, and goes on")?;
         for worker in news {
-            // One that has ended is noticed as one that ends later.
+            // A worker that has exited is detected later, like any worker that exits.
             let drains = retiring.as_ref().is_some_and(|one| one.orders().drain_until.is_some());
             let _ = worker.send(Update::Commit { drains });
         }

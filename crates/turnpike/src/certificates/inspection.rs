@@ -1,4 +1,4 @@
-//! Flaws of a certificate chain that keep clients away although the server can use it.
+//! Flaws of a certificate chain that keep clients away although the server can use the chain.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,14 +12,15 @@ use super::WARN_BEFORE;
 use crate::findings::Severity;
 use crate::{authorities, output};
 
-/// Bits of an RSA key below which browsers refuse it (CA/Browser Forum, Baseline Requirements
-/// §6.1.5).
+/// Minimum number of bits of an RSA key. Browsers refuse shorter keys (CA/Browser Forum, Baseline
+/// Requirements §6.1.5).
 const RSA_BITS_MIN: usize = 2048;
 
-/// Bits of an RSA key above which a signature takes several milliseconds of a worker.
+/// Maximum number of bits of an RSA key with quick signatures. Longer keys take several
+/// milliseconds of a worker.
 const RSA_BITS_QUICK: usize = 2048;
 
-/// Object identifiers of signatures with hash functions that are broken.
+/// Object identifiers of signatures with broken hash functions.
 const BROKEN_SIGNATURES: [(&str, &str); 4] = [
     ("1.2.840.113549.1.1.4", "MD5"),
     ("1.2.840.113549.1.1.5", "SHA-1"),
@@ -27,36 +28,35 @@ const BROKEN_SIGNATURES: [(&str, &str); 4] = [
     ("1.2.840.10040.4.3", "SHA-1"),
 ];
 
-/// Ed25519 (RFC 8410 §3).
+/// Object identifier of Ed25519 (RFC 8410 §3).
 const ED25519: &str = "1.3.101.112";
 
-/// A flaw, with the text for operators.
+/// Flaw of a certificate chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// A certificate of the chain has expired, so long ago.
+    /// A certificate of the chain expired `ago`.
     Expired { subject: String, ago: Duration },
-    /// A certificate of the chain is not valid for so long.
+    /// A certificate of the chain is not valid for another `until`.
     NotYetValid { subject: String, until: Duration },
-    /// The chain expires soon.
+    /// A certificate of the chain expires soon.
     ExpiresSoon { subject: String, left: Duration },
-    /// The chain ends with a certificate whose issuer is neither in the file nor an authority of
-    /// this host.
+    /// The file has one certificate, and this host trusts no authority with the issuer's name.
     MissingIntermediate { issuer: String },
-    /// A certificate of the file is not the issuer of the one before.
+    /// A certificate of the file is not the issuer of the preceding certificate.
     WrongOrder { subject: String, issuer: String },
-    /// The certificate signs itself.
+    /// The only certificate signs itself.
     SelfSigned,
-    /// The server's own certificate is one of an authority.
+    /// The server's certificate is a certificate of an authority.
     Authority,
-    /// There is no subject alternative name.
+    /// The certificate has no subject alternative name.
     NoNames,
-    /// A signature with a broken hash function.
+    /// A certificate is signed with a broken hash function.
     BrokenSignature { subject: String, hash: &'static str },
-    /// A key or signature of Ed25519, which browsers do not verify.
+    /// A key or signature is of Ed25519, which browsers do not verify.
     Ed25519,
-    /// A short RSA key.
+    /// The RSA key is too short.
     ShortKey { bits: usize },
-    /// A long RSA key, with slow signatures.
+    /// The RSA key is long, with slow signatures.
     SlowKey { bits: usize },
 }
 
@@ -78,17 +78,17 @@ impl Flaw {
         }
     }
 
-    /// True if it is about dates, which a running server watches.
+    /// Returns true for flaws about expiry, which a running server also monitors.
     pub(crate) const fn is_about_expiry(&self) -> bool {
         matches!(self, Self::Expired { .. } | Self::ExpiresSoon { .. })
     }
 
-    /// True if it is about the key.
+    /// Returns true if the key is too short.
     pub(crate) const fn is_about_key(&self) -> bool {
         matches!(self, Self::ShortKey { .. })
     }
 
-    /// The flaw.
+    /// Describes the flaw.
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Expired { subject, ago } => {
@@ -125,7 +125,7 @@ impl Flaw {
         }
     }
 
-    /// Advice.
+    /// Returns advice on the flaw.
     pub(crate) const fn help(&self) -> &'static str {
         match self {
             Self::Expired { .. } | Self::ExpiresSoon { .. } => {
@@ -152,22 +152,22 @@ impl Flaw {
     }
 }
 
-/// A chain as clients see it.
+/// Certificate chain as received by clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inspection {
-    /// Names and addresses that the certificate is for.
+    /// Names and addresses that the certificate is valid for.
     pub(crate) names: Vec<String>,
     pub(crate) flaws: Vec<Flaw>,
 }
 
-/// Inspects a chain as PEM, the server's own certificate first.
+/// Inspects a chain in PEM, with the server's certificate first.
 pub(crate) fn inspect(pem: &[u8], now: SystemTime) -> Inspection {
     let chain: Vec<CertificateDer<'static>> =
         CertificateDer::pem_slice_iter(&with_usual_labels(pem)).filter_map(Result::ok).collect();
     inspect_chain(&chain, now)
 }
 
-/// Inspects a chain, the server's own certificate first.
+/// Inspects a chain with the server's certificate first.
 pub(crate) fn inspect_chain(chain: &[CertificateDer<'_>], now: SystemTime) -> Inspection {
     let chain: Vec<X509Certificate<'_>> = chain
         .iter()
@@ -233,14 +233,14 @@ fn issuers(chain: &[X509Certificate<'_>]) -> Option<Flaw> {
     if last.issuer() == last.subject() {
         return (chain.len() == 1).then_some(Flaw::SelfSigned);
     }
-    // An operator's own authority may have intermediates that this host does not know: only a
-    // certificate without any is told to lack one.
+    // An operator's authority may have intermediates that this host does not know. Only a file
+    // without any intermediate is reported to lack one.
     let unknown = chain.len() == 1 && !authorities::knows(last.issuer().as_raw());
     unknown.then(|| Flaw::MissingIntermediate { issuer: last.issuer().to_string() })
 }
 
 fn signature(one: &X509Certificate<'_>) -> Option<Flaw> {
-    // Nobody verifies the signature of a root.
+    // Clients do not verify the signature of a root.
     if one.issuer() == one.subject() && one.is_ca() {
         return None;
     }
@@ -287,7 +287,7 @@ mod tests {
     struct Made<'a> {
         subject: &'a str,
         issuer: &'a str,
-        /// First and last day, from today.
+        /// First and last day of validity, counted from today.
         days: (i64, i64),
         key: PKey<Private>,
         digest: MessageDigest,

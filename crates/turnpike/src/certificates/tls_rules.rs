@@ -1,9 +1,9 @@
-//! The rules of handshakes, from the configuration.
+//! TLS handshake rules from the configuration.
 
 use settings::{CipherSuite as Suite, KeyExchange as Group, Tls, TlsVersion};
 use turn_session::{CipherSuite, KeyExchange, TlsRules, TlsVersions};
 
-/// The rules that a configuration chooses.
+/// Returns the handshake rules of a configuration.
 pub(super) fn of(tls: &Tls) -> TlsRules {
     TlsRules {
         versions: match tls.minimum_version {

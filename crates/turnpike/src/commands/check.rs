@@ -1,5 +1,5 @@
-//! `turnpike check`: all errors of a configuration, or its summary, findings about its files and
-//! its host, and the URIs for clients.
+//! `turnpike check`: reports all errors of a configuration. For a valid configuration, reports a
+//! summary, findings about its files and host, and the URIs for clients.
 
 mod files;
 mod firewall;
@@ -27,11 +27,11 @@ use crate::warnings::warnings;
 use crate::{certificates, control_group, coturn, external, output, paths};
 use host::HostReport;
 
-/// The outcome for programs.
+/// Outcome of a check, for programs.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: Option<PathBuf>,
-    /// A server would load it.
+    /// True if a server would load the configuration.
     valid: bool,
     errors: Vec<Error>,
     problems: Vec<Finding>,
@@ -42,7 +42,7 @@ struct Outcome {
     host: Vec<String>,
 }
 
-/// One error.
+/// Error of the configuration.
 #[derive(Debug, Serialize)]
 struct Error {
     place: String,
@@ -51,7 +51,7 @@ struct Error {
     help: String,
 }
 
-/// A valid configuration, examined.
+/// Results about a valid configuration.
 struct Examined {
     findings: Vec<Finding>,
     notes: Vec<String>,
@@ -59,14 +59,14 @@ struct Examined {
     uris: Vec<String>,
 }
 
-/// A certificate of the configuration.
+/// Certificate of the configuration.
 struct Served {
     file: PathBuf,
     names: Vec<String>,
     expires: SystemTime,
 }
 
-/// Ends with 1 if there are problems, which clients would meet.
+/// Checks a configuration. Returns exit code 1 if problems exist, which would affect clients.
 pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<ExitCode> {
     if args.file.is_none() {
         warn_of_coturns(paths);
@@ -80,7 +80,7 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<ExitCode> {
     report(checked, args, &|_| None)
 }
 
-/// Warns that the running server has another configuration than the checked one: coturn's.
+/// Warns if the running server uses coturn's configuration, and not the checked file.
 fn warn_of_coturns(paths: &PathOptions) {
     let status = ask_if_running(paths, async |client| client.status().await);
     if matches!(status, Ok(Some(status)) if !status.coturn_differences.is_empty()) {
@@ -91,15 +91,15 @@ fn warn_of_coturns(paths: &PathOptions) {
     }
 }
 
-/// A configuration that was read.
+/// Configuration to check, after reading.
 pub(crate) struct Checked {
-    /// Its name, in sentences.
+    /// Name of the configuration in sentences.
     pub(crate) name: String,
     pub(crate) file: Option<PathBuf>,
     pub(crate) settings: Result<Settings, SettingsErrors>,
 }
 
-/// Prints the outcome of a check. `place` is that of a key, where it was written in another form.
+/// Prints the outcome of a check. `place` returns the original location of a translated key.
 pub(crate) fn report(
     checked: Checked,
     args: &cli::Check,
@@ -172,7 +172,7 @@ fn outcome(file: Option<PathBuf>, examined: Examined) -> Outcome {
     Outcome { file, valid: true, errors: Vec::new(), problems, warnings, uris, host: notes }
 }
 
-/// Examines a valid configuration and its files; with `host` the machine as well.
+/// Examines a valid configuration and its files. With `host`, also examines this machine.
 fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
     let mut findings = warnings(settings);
     findings.extend(certificates::findings(settings, now).into_iter().map(|(_, finding)| finding));
@@ -199,7 +199,7 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
         findings.extend(host::missing(settings, &addresses, Severity::Warning));
         Vec::new()
     };
-    // The gravest first; of each kind in the order of the file.
+    // Sorted by severity, problems first, and then by line.
     findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), line(finding)));
     let uris = uris::uris(settings, &relays, &names);
     Examined { findings, notes, certificates, uris }
@@ -212,7 +212,8 @@ fn line(finding: &Finding) -> Option<usize> {
     }
 }
 
-/// The settings with public addresses that STUN servers tell now, where they are to be found.
+/// Returns the settings with the public addresses that are found now, if they are found
+/// automatically.
 fn found_external(settings: &Settings, findings: &mut Vec<Finding>) -> Option<Settings> {
     const KEY: &str = "relay.external";
     if !settings.is_external_auto() {
@@ -234,14 +235,14 @@ fn found_external(settings: &Settings, findings: &mut Vec<Finding>) -> Option<Se
     Some(settings)
 }
 
-/// Relay addresses on this host. Those that `"auto"` does not find are findings.
+/// Returns the relay addresses on this host. Missing automatic addresses are added to the findings.
 fn relays(
     settings: &Settings,
     addresses: &HostAddresses,
     findings: &mut Vec<Finding>,
 ) -> Vec<RelayPair> {
     if settings.is_external_auto() && settings.found_external().is_empty() {
-        return Vec::new(); // they are found at the start
+        return Vec::new(); // found at the start
     }
     let missing = settings.missing_relays(addresses).into_iter();
     let unfound = missing.filter(|missing| !missing.is_named);
@@ -334,7 +335,7 @@ fn row(name: &str, text: &str) -> String {
     format!("  {name:<12} {text}")
 }
 
-/// Listeners for TLS and DTLS.
+/// Describes the listeners for TLS and DTLS.
 fn tls(settings: &Settings) -> String {
     if !settings.has_certificates() {
         return "off: there is no certificate".to_owned();
@@ -352,7 +353,7 @@ fn tls(settings: &Settings) -> String {
     format!("{}  and at the listeners ({served})", more.join("  "))
 }
 
-/// Clients that may relay.
+/// Describes the clients that can relay.
 fn clients(settings: &Settings) -> String {
     if !settings.relay.enabled {
         return "everyone, for STUN alone".to_owned();

@@ -1,6 +1,6 @@
-//! `turnpike credentials`: a time-limited credential from a shared secret, as a web service mints
-//! it (draft-uberti-behave-turn-rest §2.2): the name is `<expiry>:<user>`, the password the HMAC of
-//! the name.
+//! `turnpike credentials`: creates a time-limited credential from a shared secret, as a web service
+//! does (draft-uberti-behave-turn-rest §2.2). The name is `<expiry>:<user>`, and the password is
+//! the HMAC of the name.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,16 +14,16 @@ use crate::failure::{Failure, Result};
 use crate::minting::NameForm;
 use crate::{output, paths, uri};
 
-/// A credential, in the form of WebRTC applications.
+/// Credential in the form that WebRTC applications use.
 #[derive(Debug, Serialize)]
 struct Credential {
     username: String,
     password: String,
-    /// Seconds for which it is valid.
+    /// Validity in seconds.
     ttl: u64,
-    /// Seconds since 1970 when it ends.
+    /// Time of expiry in seconds since 1970.
     expires_unix: u64,
-    /// The listeners that are not wildcards.
+    /// URIs of the listeners that are not wildcards.
     uris: Vec<String>,
 }
 

@@ -1,8 +1,8 @@
-//! `turnpike demo`: an audio and a video flow through a real server, both ways, and their loss and
-//! latency.
+//! `turnpike demo`: relays an audio and a video flow through a server in both directions, and
+//! reports loss and latency.
 //!
-//! Without `--server` the server, the client and the peer are all in this process, on the
-//! loopback. With it two clients on that server send to each other's relayed addresses.
+//! Without `--server`, the server, the client and the peer run in this process on the loopback
+//! interface. With `--server`, two clients of that server send to each other's relayed addresses.
 
 mod call;
 mod caller;
@@ -20,7 +20,7 @@ use anyhow::anyhow;
 use crate::cli;
 use crate::failure::{Failure, Result};
 
-/// The share of a flow that may be lost for the demo to count as passed.
+/// Maximum share of lost packets in a flow of a successful demo.
 const LOSS_MAX: f64 = 0.01;
 
 pub(crate) fn run(args: &cli::Demo) -> Result<()> {
@@ -38,7 +38,7 @@ async fn demo(args: &cli::Demo) -> Result<()> {
             let login = caller::Login { user, password };
             call::between_two_clients(server, login, options).await?
         }
-        // clap sees to it that the three come together.
+        // clap ensures that either all three options are present or none.
         _ => {
             let server = local::start().await?;
             let result = call::with_a_peer(&server, options).await;

@@ -1,4 +1,4 @@
-//! `turnpike drain`: no new allocations; the server ends when the last one has.
+//! `turnpike drain`: stops new allocations. The server exits after the last allocation has expired.
 
 use std::time::Duration;
 
@@ -57,14 +57,14 @@ fn describe(drain: &Drain) -> String {
     text
 }
 
-/// A draining server as it was last seen.
+/// Last known state of a draining server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Left {
     allocations: u64,
     seconds: u64,
 }
 
-/// The end of a wait.
+/// Reason for the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Empty,
@@ -72,7 +72,7 @@ enum End {
     Cancelled,
 }
 
-/// Waits until the server has ended.
+/// Waits until the server has exited.
 fn wait(paths: &PathOptions, drain: &Drain) -> Result<()> {
     let socket = paths::control_socket(paths).path;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -98,7 +98,7 @@ fn wait(paths: &PathOptions, drain: &Drain) -> Result<()> {
     }
 }
 
-/// Takes an answer of the server, or its silence, into account; the end, when it is reached.
+/// Processes a response or failure of a status query. Returns the end of the wait, if reached.
 fn next(left: &mut Left, answer: Result<Status, ClientError>) -> Result<Option<End>, ClientError> {
     match answer {
         Ok(Status { draining: false, .. }) => Ok(Some(End::Cancelled)),
@@ -107,7 +107,8 @@ fn next(left: &mut Left, answer: Result<Status, ClientError>) -> Result<Option<E
             left.seconds = status.drain_seconds_left.unwrap_or_default();
             Ok(None)
         }
-        // It has ended, or ends while it is asked. Seconds are whole, so that the last is 0.
+        // The server has exited, or exits during the query. The remaining seconds are rounded down,
+        // and the last value is 0.
         Err(
             ClientError::NotRunning(_)
             | ClientError::Ended

@@ -1,4 +1,4 @@
-//! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
+//! `turnpike import coturn`: translates a configuration of coturn, and reports on each line.
 
 mod checking;
 mod database;
@@ -22,10 +22,10 @@ use crate::new_files::{self, CONTROL_OF_SERVICE, NewFile};
 use crate::output;
 use crate::{escape, paths, users};
 
-/// Directory of secrets when nothing is written.
+/// Directory of secrets if no files are written.
 const USUAL_DIRECTORY: &str = "/etc/turnpike";
 
-/// The outcome, for programs.
+/// Outcome of an import, for programs.
 #[derive(Debug, Serialize)]
 struct Outcome {
     files: Vec<PathBuf>,
@@ -43,19 +43,19 @@ struct Line {
     line: usize,
     text: String,
     fate: &'static str,
-    /// Keys, or the reason.
+    /// Keys that the line sets, or the reason why it is not used.
     why: String,
 }
 
-/// Rows of coturn's database with one fate.
+/// Rows of coturn's database with equal treatment.
 #[derive(Debug, Serialize)]
 struct Row {
     table: &'static str,
-    /// The row without secrets, or the realm of several.
+    /// Row without secrets, or the common realm of several rows.
     row: String,
     count: usize,
     fate: &'static str,
-    /// Keys, or the reason.
+    /// Keys that the row sets, or the reason why it is not used.
     why: String,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn run(
         || Path::new(USUAL_DIRECTORY).to_owned(),
         |parent| std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
     );
-    // The one whose lines are numbered.
+    // The report numbers the lines of this file.
     let configuration_file = found.files.last().unwrap_or(&args.file).clone();
     let words = [found.words.as_slice(), &args.arguments].concat();
     let source = Source { file: &found.text, arguments: &words };
@@ -134,15 +134,16 @@ pub(crate) fn run(
     losses.map(|()| checked)
 }
 
-/// The text of a configuration, and options that coturn reads behind it.
+/// Text of a configuration, and options with precedence over the text.
 struct CoturnInput {
     text: Vec<u8>,
     words: Vec<String>,
-    /// The files that were read, the named one first.
+    /// Files that were read, the named file first.
     files: Vec<PathBuf>,
 }
 
-/// Reads the named file and, if it has a command line, the configuration that this names.
+/// Reads the named file. If the file contains a command line of coturn, reads the configuration
+/// that the command line names.
 fn found(file: &Path) -> Result<CoturnInput> {
     let text = read(file)?;
     let mut files = vec![file.to_owned()];
@@ -156,7 +157,7 @@ fn found(file: &Path) -> Result<CoturnInput> {
         ConfigurationFile::Usual => {
             USUAL_FILES.iter().map(PathBuf::from).find(|usual| usual.exists())
         }
-        // Relative to the file that names it, as in a Compose file.
+        // The path is relative to the file that contains the command line, as in a Compose file.
         ConfigurationFile::Named(name) => {
             Some(file.parent().map_or_else(|| name.into(), |directory| directory.join(name)))
         }
@@ -166,20 +167,20 @@ fn found(file: &Path) -> Result<CoturnInput> {
     Ok(CoturnInput { text, words: line.words, files })
 }
 
-/// Variables that are set here: those of the file `.env` beside the file, as Compose reads them,
-/// and those of this process.
+/// Returns the variables of this process, and those of the file `.env` next to `file`, which
+/// Compose reads.
 fn variables(file: &Path) -> Variables {
     let beside = file.parent().map(|directory| directory.join(".env"));
     let text = beside.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
     let unquoted = |value: &str| value.trim().trim_matches(['"', '\'']).to_owned();
     let pairs = pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value)));
-    // Those of the process precede, as in Compose.
+    // Variables of the process take precedence, as in Compose.
     pairs.chain(std::env::vars()).collect()
 }
 
-/// Writes the files and adds the users. Returns lines for the operator, and the number of users
-/// that were not added. Nothing that exists is replaced.
+/// Writes the files and adds the users. Existing files are not replaced. Returns lines for the
+/// operator, and the number of users that were not added.
 fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<(Vec<String>, usize)> {
     let mut files: Vec<NewFile> = imported
         .secrets
@@ -199,7 +200,8 @@ fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<(Vec<Str
     Ok((lines, refused))
 }
 
-/// Adds users to the database of the new configuration. Returns the same as [`write()`].
+/// Adds users to the database of the new configuration. Returns lines for the operator, and the
+/// number of users that were not added.
 fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<String>, usize)> {
     let settings =
         paths::complete_without_certificates(paths, file.to_owned()).map_err(|errors| {
@@ -228,7 +230,7 @@ fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<(Vec<St
     Ok((lines, refused))
 }
 
-/// A block about what differs from coturn.
+/// Describes the differences from coturn.
 fn differences(notes: &[String]) -> String {
     format!("differs from coturn here:\n{}", output::list(notes, output::columns()))
 }
@@ -253,7 +255,7 @@ fn in_words(fate: &Fate) -> (&'static str, String) {
     }
 }
 
-/// A line for rows with one fate, and a sum.
+/// Formats a line for each group of rows, and the totals.
 fn account_of_rows(rows: &[Row]) -> String {
     let mut text = String::from("rows of coturn's database, besides users\n");
     let mut sums = Vec::new();
@@ -276,7 +278,7 @@ fn account_of_rows(rows: &[Row]) -> String {
     text
 }
 
-/// A line for each option, and a sum.
+/// Formats a line for each option, and the totals.
 fn account(lines: &[Line]) -> String {
     let count = |fate: &str| lines.iter().filter(|line| line.fate == fate).count();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `turnpike init`: a configuration from the answers to five questions, or from flags.
+//! `turnpike init`: creates a configuration from five answers, or from flags.
 
 mod answers;
 
@@ -16,7 +16,7 @@ use crate::failure::{Failure, OrFail as _, Result};
 use crate::new_files::{self, NewFile};
 use crate::{output, paths};
 
-/// Name of the secret's file, beside the configuration.
+/// File name of the secret, next to the configuration.
 const SECRET: &str = "secret";
 
 pub(crate) fn run(paths: &PathOptions, args: &cli::Init) -> Result<()> {
@@ -39,7 +39,7 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Init) -> Result<()> {
     output::print(&format!("written: {}\n{}", written.join(", "), next(&answers, &file)))
 }
 
-/// Refuses before the first question, not behind the last.
+/// Refuses an existing file before the first question, to spare the operator the answers.
 fn refuse_existing(file: &Path) -> Result<()> {
     if file.symlink_metadata().is_err() {
         return Ok(());
@@ -53,7 +53,7 @@ fn refuse_existing(file: &Path) -> Result<()> {
     Err(Failure::usage(anyhow!("{} exists", file.display())).hint(hint))
 }
 
-/// The answers of the command line, and of the operator where there is a terminal.
+/// Returns the answers from the command line, and from the operator on a terminal.
 fn answer(args: &cli::Init, for_service: bool) -> Result<Answers> {
     let asks = !args.yes && io::stdin().is_terminal() && io::stdout().is_terminal();
     let given = |question| match question {
@@ -67,7 +67,7 @@ fn answer(args: &cli::Init, for_service: bool) -> Result<Answers> {
         refuse_missing(&given)?;
     }
     let mut answers = Answers { for_service, ..Answers::default() };
-    // Flags first: a wrong one is told before the first question.
+    // Flags are checked first, to report an invalid flag before the first question.
     for question in Question::ALL {
         if let Some(text) = given(question) {
             answers.take(question, text).map_err(|wrong| {
@@ -100,7 +100,7 @@ fn refuse_missing<'a>(given: &impl Fn(Question) -> &'a Option<String>) -> Result
         .hint("for example: turnpike init --realm example.org --auth secret; on a terminal, without --yes, it asks"))
 }
 
-/// Asks until the answer is valid.
+/// Repeats a question until the answer is valid.
 fn ask(question: Question, answers: &mut Answers) -> Result<()> {
     let text = output::wrapped(question.text(), 0, output::columns());
     output::print(&format!("\n{text}"))?;
@@ -124,7 +124,7 @@ fn ask(question: Question, answers: &mut Answers) -> Result<()> {
     }
 }
 
-/// The commands that follow.
+/// Describes the commands to run next.
 fn next(answers: &Answers, file: &Path) -> String {
     let usual = file == Path::new(paths::CONFIG);
     let config = if usual { String::new() } else { format!(" --config {}", file.display()) };

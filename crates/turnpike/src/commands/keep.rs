@@ -1,4 +1,4 @@
-//! `turnpike keep`: keeps the calls of a server that crashes for the next one.
+//! `turnpike keep`: retains the calls of a server for its successor after a crash.
 
 use admin::{AccessError, Other, UnixSocket};
 use tracing::level_filters::LevelFilter;
@@ -10,8 +10,8 @@ use crate::logging::{self, LogFormat, LogTarget};
 use crate::{handover, paths};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
-    // As many sockets as the server may have.
-    // Copies of sockets that do not fit are another error.
+    // The keeper needs the same number of descriptors as the server. If copies of sockets exceed
+    // the limit, the failure is reported later.
     let _ = linux_net::raise_open_files();
     let socket = handover::keeper_socket(&paths::control_socket(paths).path);
     let bound = UnixSocket::waiting(&socket, Other::Stays).map_err(|error| {
@@ -20,10 +20,10 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
             "run it as the user that the server runs as, with the same --config and --data";
         Failure::failed(error).hint(if is_there { "another keeper is there" } else { advice })
     })?;
-    // The file goes with the process.
+    // The socket's file is removed when the process exits.
     let (listener, _file) = bound;
     let (warnings, _files) = confinement::confine_keeper()?;
-    // The thread that writes lines is there before capabilities go.
+    // The thread that writes log lines must start before the process drops its capabilities.
     let _level = confinement::without_capabilities(|| {
         logging::start(LogFormat::Text, LevelFilter::INFO, &LogTarget::default())
     })?

@@ -1,4 +1,4 @@
-//! `turnpike log-level`: clients and users whose events are logged in detail for a while.
+//! `turnpike log-level`: logs events of selected clients and users in detail for a limited time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! `turnpike completions` and `turnpike manual`: made by the program that they are about, when a
-//! package is built, so that they cannot differ from it.
+//! `turnpike completions` and `turnpike manual`. The program generates both when a package is
+//! built, and both thus match the program.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub(crate) fn completions(args: &Completions) -> Result<()> {
     output::print(String::from_utf8_lossy(&text).trim_end())
 }
 
-/// Writes a page for the program, and one for each command.
+/// Writes a manual page for the program, and one for each command.
 pub(crate) fn pages(args: &Manual) -> Result<()> {
     fs::create_dir_all(&args.directory).or_fail("cannot create the directory for pages")?;
     clap_mangen::generate_to(Cli::command(), &args.directory).or_fail("cannot write a page")

@@ -1,5 +1,4 @@
-//! `turnpike probe URI`: tests a STUN or TURN server from this host, step by step, as one of its
-//! clients.
+//! `turnpike probe URI`: tests a STUN or TURN server from this host in several steps, as a client.
 
 mod alternatives;
 mod credential;
@@ -30,8 +29,8 @@ use report::{Report, Step};
 use session::Session;
 use trust::Trust;
 
-/// Ends with 0 when all works, 1 when it works and something is to be looked at, 2 when it does not
-/// work, or nothing was tried.
+/// Probes a server. Exit code 0 means success, and 1 a working server that needs attention. Exit
+/// code 2 means that the server does not work or was not tried.
 pub(crate) fn run(paths: &PathOptions, args: &cli::Probe) -> Result<ExitCode> {
     let uri: Uri = args.uri.parse().map_err(|error: String| Failure::usage(anyhow!(error)))?;
     let login = Login::of(args)?;
@@ -39,13 +38,13 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Probe) -> Result<ExitCode> {
     let trust = Trust { name, ca: args.ca.as_deref(), insecure: args.insecure };
     let here = OwnHost::look(paths);
     let mut report = Report::new(args.uri.clone());
-    // A step that fails ends the probe; it is in the report.
+    // A failed step stops the probe, and the report contains the failure.
     let _ended = probe(&uri, login.as_ref(), (&trust, &here), &mut report);
     report.print(args.output.json)?;
     Ok(report.exit_code())
 }
 
-/// Goes step by step; `None` when one failed that the next ones need.
+/// Runs all steps. Returns `None` if a step failed that later steps need.
 fn probe(
     uri: &Uri,
     login: Option<&Login>,
@@ -85,7 +84,7 @@ fn probe(
     Some(())
 }
 
-/// Returns whether the server allocates for these credentials, on a connection of its own.
+/// Returns true if the server allocates for these credentials, on a separate connection.
 fn is_allocated(uri: &Uri, server: SocketAddr, trust: &Trust<'_>, login: &Login) -> bool {
     let mut unread = Report::new(String::new());
     let Some(link) = connect(uri, server, trust, &mut unread) else { return false };
@@ -143,7 +142,7 @@ fn connect(uri: &Uri, server: SocketAddr, trust: &Trust<'_>, report: &mut Report
     }
 }
 
-/// A Binding: the first response of the server.
+/// Sends a Binding request, to which the server must respond first.
 fn bind(session: &mut Session, local: SocketAddr, report: &mut Report) -> Option<SocketAddr> {
     const NAME: &str = "binding";
     match session.binding() {

@@ -1,4 +1,4 @@
-//! `turnpike reference`: the configuration file explained, by the program that reads it.
+//! `turnpike reference`: prints the reference of the configuration file.
 
 use crate::cli::{Reference, ReferenceFormat};
 use crate::failure::Result;

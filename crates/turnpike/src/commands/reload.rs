@@ -1,4 +1,4 @@
-//! `turnpike reload`: changes of a reload, key by key.
+//! `turnpike reload`: reloads the configuration, and reports the changed keys.
 
 use admin::types::{Change, Reload, ReloadRequest};
 use anyhow::anyhow;

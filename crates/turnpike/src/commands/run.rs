@@ -62,18 +62,18 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     upgrade_command::open();
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
-    // The thread that writes lines is there before capabilities go.
+    // The thread that writes log lines must start before the process drops its capabilities.
     let level = confinement
         .without_privileges(|| {
             logging::start(log.format.into(), reload::level(log.level), &paths.process.log)
         })?
         .map_err(Failure::failed)?;
-    // The control plane needs no threads of its own: what takes long happens in the workers and in
-    // the user directory.
+    // The control plane needs no further threads. Slow operations run in the workers and in the
+    // user directory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome =
         runtime.block_on(serve(paths, configuration, confinement, level, (manager, group)));
-    // A worker that is stuck must not keep the process.
+    // A stuck worker must not keep the process alive.
     runtime.shutdown_background();
     outcome
 }
@@ -89,7 +89,7 @@ async fn serve(
     let takes_over = paths::takes_over();
     let found = manager.take_found();
     let is_restart = found.is_some();
-    // From here on the server ends as it is told to, and not within a system call.
+    // After this line signals do not kill the process, but are handled as configured.
     let mut signals = Signals::new()?;
     let (settings, mut predecessor) = if takes_over {
         if upgrade_command::is_abandoned() {
@@ -99,7 +99,7 @@ async fn serve(
             .hint("the running server goes on as before; upgrade again"));
         }
         let predecessor = Predecessor::meet(&handover::socket(&settings.control_socket()))?;
-        // The predecessor reloads nothing after `meet`. A reload before it may be newer than the
+        // The predecessor does not reload after `meet`. A previous reload may be newer than the
         // first load.
         (paths::load(paths)?.settings, Some(predecessor))
     } else {
@@ -153,7 +153,7 @@ async fn serve(
     launch.start(sockets, users, order, prepared).await
 }
 
-/// A process that becomes a server: its inputs, and those that wait for it.
+/// Process that starts a server: inputs, and parts that wait for the server.
 struct Launch<'a> {
     paths: &'a PathOptions,
     process: ProcessOptions,
@@ -162,20 +162,20 @@ struct Launch<'a> {
     log: LogLevel,
     manager: ServiceManager,
     signals: Signals,
-    /// The effect of a signal until the workers have started.
+    /// Effect of a shutdown signal until the workers have started.
     end: End,
-    /// `turnpike upgrade` has started the process.
+    /// True if `turnpike upgrade` has started the process.
     takes_over: bool,
-    /// The service manager has kept the state of a process before.
+    /// True if the service manager has stored a predecessor's state.
     is_restart: bool,
     tables: Tables,
-    /// Facts about coturn's configuration, of a server that runs from it.
+    /// Facts about coturn's configuration, if the server runs from it.
     coturn: Option<CoturnReport>,
 }
 
 impl Launch<'_> {
-    /// Finds the public addresses, where the settings ask for that. Returns false if a signal ends
-    /// the server before.
+    /// Queries the public addresses, if the settings request it. Returns false if a signal stops
+    /// the server.
     async fn find_public_addresses(&mut self) -> Result<bool> {
         if !self.settings.is_external_auto() {
             return Ok(true);
@@ -192,8 +192,8 @@ impl Launch<'_> {
         Ok(true)
     }
 
-    /// Puts rules of the user database in force: those that the process before has read, or those
-    /// that the database has now.
+    /// Puts rules of the user database into effect: the rules last read by the predecessor, or
+    /// those in the database now.
     async fn put_first_rules(&mut self, predecessor: Option<&Predecessor>) -> Result<()> {
         self.tables = Tables::of(&self.settings);
         match predecessor.and_then(Predecessor::tables) {
@@ -204,8 +204,8 @@ impl Launch<'_> {
         put.map_err(|why| Failure::failed(anyhow!(why)))
     }
 
-    /// Logs the warnings of the start: `prepared` those of the workers' preparation, `users` the
-    /// one about the user database.
+    /// Logs the warnings of the start. `prepared` are warnings of the workers' preparation, and
+    /// `users` is a warning about the user database.
     fn warn(&self, prepared: &[String], group: Option<u32>, users: Option<&str>) {
         let confinement = self.confinement.warnings(&self.settings);
         for warning in prepared.iter().chain(&confinement).chain(&self.manager.warnings) {
@@ -221,7 +221,7 @@ impl Launch<'_> {
         }
     }
 
-    /// The routes of operators, and those of monitoring, with the facts that they show.
+    /// Returns the routes of operators and those of monitoring, and publishes the displayed facts.
     fn routes(
         &self,
         handle: &Handle,
@@ -243,7 +243,7 @@ impl Launch<'_> {
         (operators, monitoring)
     }
 
-    /// Tells everyone who waits for the server that it serves.
+    /// Notifies the service manager and waiting processes that the server is ready.
     fn tell_ready(&self) -> Result<()> {
         self.manager.ready();
         if self.is_restart {
@@ -256,7 +256,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    /// Starts the workers, serves the control plane, and runs the server until it has ended.
+    /// Starts the workers and the control plane, and runs the server until it stops.
     async fn start(
         mut self,
         mut sockets: ControlSockets,
@@ -273,7 +273,7 @@ impl Launch<'_> {
         let records = prepared.records.map(|records| records.keep(&handle, &self.settings));
         self.tables.watch(&self.settings)?;
         let alternates = Alternates::watch(&self.settings);
-        // The last step that may fail: behind it this process alone has the calls.
+        // The last step that can fail. After it only this process has the calls.
         let starting = prepared.starting.begin();
         let Some(mut started) = self.end.unless_told(starting, &mut self.signals).await? else {
             tracing::info!("told to end during the start");
@@ -359,10 +359,10 @@ fn start_renewal(
     tokio::spawn(renewal::renew(order, store, certificates, refused));
 }
 
-/// Continues the counters of a process before, and tells of the allocations that were taken over.
+/// Continues the predecessor's counters, and reports the allocations that were taken over.
 fn go_on_from(started: &mut Started, handle: &Handle) {
     if let Some(retiring) = &started.retiring {
-        // Commands may have changed users since the process before has made its offer.
+        // Commands may have changed users after the predecessor's offer.
         handle.distrust_users(&retiring.orders().unconfirmed);
     }
     if let Some(totals) = started.retiring.as_mut().and_then(Retiring::take_totals) {
@@ -384,12 +384,12 @@ async fn begin_kernel_path(retiring: Retiring, kernel_path: &KernelPath) -> Opti
         kernel_path.begin();
         keeper
     };
-    // From then on the service manager hears this process.
+    // After this step the service manager accepts notifications of this process.
     tokio::task::spawn_blocking(begin).await.ok().flatten()
 }
 
-/// Lets the next process, which connects to `successor`, take over, and sends copies to a keeper at
-/// the socket `keeper`. Without either the server goes on.
+/// Accepts hand-overs to a successor at the listener `successor`, and sends copies to a keeper at
+/// the socket `keeper`. The server continues if either cannot be started.
 fn offer_calls(
     export: ServerExport,
     (successor, done, is_behind_a_pause): (UnixListener, UnboundedSender<HandoverReport>, bool),
@@ -407,7 +407,7 @@ fn offer_calls(
         .ok();
     let link =
         handovers.as_ref().map(|handovers| KeeperLink::start(keeper, handovers, channels, others));
-    // Calls that were taken over do not end for it.
+    // A failure must not stop the server, which has taken over calls.
     let link = link.transpose().unwrap_or_else(|error| {
         tracing::error!("no keeper gets copies: cannot start a thread: {error}");
         None
@@ -421,8 +421,8 @@ fn show(user: &Shown, info: &ServerInfo, settings: &Settings) -> Result<()> {
     output::print(&first_start::banner(user, info, &program, &settings.data.directory))
 }
 
-/// Puts Unix sockets in place of those of the process before. Nothing else is wrong without them:
-/// calls go on. Returns their paths' owners.
+/// Replaces the predecessor's Unix sockets, and returns the owners of the socket files. A failure
+/// is only logged, because calls continue without the sockets.
 fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) -> Vec<PassedOn> {
     let doors = doors.iter_mut().filter_map(|(listener, _)| match listener {
         HttpListener::Unix(socket) | HttpListener::Control(socket) => Some(socket.file()),
@@ -437,12 +437,14 @@ fn put_in_place<R>(next: &mut SocketFile, doors: &mut [(HttpListener, R)]) -> Ve
     iter::once(next).chain(doors).map(put).collect()
 }
 
-/// The effect of a signal that ends the server, while it starts.
+/// Effect of a shutdown signal during the start.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// It ends the start; these signals may mean the same.
+    /// A signal aborts the start. SIGUSR1 and SIGUSR2 also do, if their configured actions, given
+    /// here, are drains.
     AtOnce([SignalAction; 2]),
-    /// The server starts, and then ends as ever: calls wait for it, which no other process has.
+    /// The server starts, and then shuts down as usual. Only this process can continue the waiting
+    /// calls.
     WhenServing,
 }
 
@@ -454,14 +456,14 @@ impl End {
         }
     }
 
-    /// The result of `starting`; `None` when a signal ends the server before.
+    /// Waits for `starting`. Returns `None` if a signal aborts the start.
     async fn unless_told<T>(
         self,
         starting: impl Future<Output = Result<T>>,
         signals: &mut Signals,
     ) -> Result<Option<T>> {
         let [usr1, usr2] = match self {
-            // A signal waits for the server's loop.
+            // The signal remains queued for the server's loop.
             Self::WhenServing => return starting.await.map(Some),
             Self::AtOnce(meanings) => meanings,
         };
@@ -471,10 +473,10 @@ impl End {
                 biased;
                 signal = signals.next() => match signal {
                     Signal::End => return Ok(None),
-                    // Nothing is served yet: a drain has nothing to wait for.
+                    // Nothing is served yet, so a drain has nothing to wait for.
                     Signal::User1 if usr1 == SignalAction::Drain => return Ok(None),
                     Signal::User2 if usr2 == SignalAction::Drain => return Ok(None),
-                    // The files are being read for the first time.
+                    // The first load of the files is still in progress.
                     Signal::Reload | Signal::User1 | Signal::User2 => {}
                 },
                 started = &mut starting => return started.map(Some),
@@ -483,7 +485,7 @@ impl End {
     }
 }
 
-/// Summary of the server, in a few lines.
+/// Logs a summary of the server in a few lines.
 fn announce(
     file: Option<&Path>,
     settings: &Settings,
@@ -585,7 +587,7 @@ mod tests {
         let starting = async { Ok(1) };
         let started = End::WhenServing.unless_told(starting, &mut signals).await;
         assert_eq!(started.unwrap(), Some(1));
-        // The server's loop hears it.
+        // The server's loop receives the signal.
         assert!(matches!(signals.next().await, Signal::End));
         raise().unwrap();
         let end = End::AtOnce([SignalAction::Ignore; 2]);

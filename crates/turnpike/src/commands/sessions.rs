@@ -37,14 +37,14 @@ pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
     output::print(&describe(&sessions))
 }
 
-/// Shows them again and again, until the terminal or the server is gone.
+/// Shows the sessions repeatedly, until the terminal or the server closes.
 fn watch(
     paths: &PathOptions,
     query: &SessionQuery,
     at: Option<ClientAddress>,
     most: usize,
 ) -> Result<()> {
-    /// The heading, and a line for the number of those left out.
+    /// Number of further lines: the heading, and the number of omitted sessions.
     const OTHER_LINES: usize = 2;
     loop {
         let Some(screen) = output::screen() else {
@@ -58,7 +58,7 @@ fn watch(
     }
 }
 
-/// The first sessions of a selection, `most` at most, page by page.
+/// Queries at most `most` sessions of a selection, page by page.
 async fn pages(
     client: &mut Client,
     mut query: SessionQuery,
@@ -66,7 +66,7 @@ async fn pages(
 ) -> result::Result<Sessions, ClientError> {
     query.limit = most.min(SESSIONS_MAX);
     let mut all = client.session_page(&query).await?;
-    // One whose rate or traffic changes meanwhile may be on two pages.
+    // A session whose rate or traffic changes between two queries can be on both pages.
     let mut seen: HashSet<String> = all.sessions.iter().map(|one| one.id.clone()).collect();
     while let Some(next) = all.next.take_if(|_| all.sessions.len() < most) {
         query.limit = (most - all.sessions.len()).min(SESSIONS_MAX);
@@ -78,7 +78,8 @@ async fn pages(
     Ok(all)
 }
 
-/// The first sessions of a selection, `most` at most; all at a port that is named.
+/// Queries at most `most` sessions of a selection. If `at` has a port, queries all sessions at this
+/// address instead.
 async fn selected(
     client: &mut Client,
     query: SessionQuery,
@@ -113,7 +114,7 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
         ids
     };
     let (ended, refused) = ask(paths, async |client| end_all(client, found).await)?;
-    // Of a selection some may have ended by themselves.
+    // Sessions of a selection may have closed since the query.
     let refused = refused.filter(|error| {
         !(is_selection && matches!(error, ClientError::Refused { status: 404, .. }))
     });
@@ -123,8 +124,8 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
     refused.map_or(Ok(()), |error| Err(failed(error, None)))
 }
 
-/// Warns that a command has ended no session, and names the filter: a name may be
-/// misspelt, and the sessions would continue.
+/// Warns that a command has closed no session, and names the filter. A misspelt name would leave
+/// sessions open.
 pub(crate) fn warn_of_none(looked_for: &str) {
     let text = format!(
         "warning: no session was ended: none is live with {looked_for}; `turnpike sessions` shows the names of all"
@@ -132,19 +133,19 @@ pub(crate) fn warn_of_none(looked_for: &str) {
     eprintln!("{}", escape::lines(&text));
 }
 
-/// The sessions of a user in words.
+/// Describes the sessions of a user.
 pub(crate) fn named(user: &str) -> String {
     format!("the user name or account \"{}\"", escape::name(&UserName::form_of(user)))
 }
 
-/// The selection of a command in words.
+/// Describes the selection of a command.
 fn looked_for(user: Option<&str>, client: Option<ClientAddress>) -> String {
     let user = user.map(named);
     let client = client.map(|at| format!("a client at {at}"));
     [user, client].into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
-/// Says how many a selection is, and asks on a terminal.
+/// Requests a confirmation on the terminal, with the number of selected sessions.
 fn agreed(number: usize, as_json: bool) -> Result<bool> {
     let s = if number == 1 { "" } else { "s" };
     let number = output::grouped(number as u64);
@@ -169,7 +170,7 @@ fn print_ended(ended: &[Ended], is_one: bool, as_json: bool) -> Result<()> {
     }
 }
 
-/// Ends the sessions of a selection that are of a realm; returns their number.
+/// Closes the selected sessions that belong to a realm. Returns the number of closed sessions.
 pub(crate) async fn end_in(
     client: &mut Client,
     query: SessionQuery,
@@ -182,7 +183,7 @@ pub(crate) async fn end_in(
     Ok(ended.len() as u64)
 }
 
-/// Ends each session, also behind one that is refused; returns the last refusal.
+/// Closes each session. Continues after a refusal, and returns the last refusal.
 async fn end_all(
     client: &mut Client,
     ids: &[String],
@@ -241,7 +242,7 @@ fn describe(sessions: &Sessions) -> String {
     text
 }
 
-/// The peers below the line of their session.
+/// Describes the peers of a session, below the session's line.
 fn peers(peers: &SessionPeers) -> String {
     const INDENT: usize = 4;
     let left = |seconds| output::duration(Duration::from_secs(seconds));
@@ -279,30 +280,31 @@ fn row(session: &Session) -> [String; 11] {
     ]
 }
 
-/// Its rate in both directions together.
+/// Returns the session's rate in both directions together.
 fn megabits(session: &Session) -> String {
     let Some(rates) = session.rates else { return String::new() };
     let bits = rates.to_peers.bits_per_second.saturating_add(rates.to_client.bits_per_second);
     output::megabits(bits)
 }
 
-/// Its relayed addresses, and that they are for TCP if they are.
+/// Returns the session's relayed addresses, with a mark for TCP.
 fn relayed(session: &Session) -> String {
     let addresses = session.relayed.join(" ");
     if session.relays == "tcp" { format!("tcp {addresses}") } else { addresses }
 }
 
-/// Number of its channels with a route in the kernel, or the reason for none.
+/// Returns the number of the session's channels with a route in the kernel, or the reason for none.
 fn kernel_path(session: &Session) -> String {
     let offload = &session.offload;
     match &offload.reason {
         Some(reason) => reason.replace('_', " "),
         None if offload.by == "kernel" => {
-            // A route alone relays nothing: the first packets pass the host's rules at the sockets.
+            // An existing route may be unused. The first packets must pass the host's rules through
+            // the sockets.
             let unused = if offload.packets == 0 { ", unused" } else { "" };
             format!("{} of {}{unused}", offload.channels, session.channels)
         }
-        None => "-".to_owned(), // a server that does not tell
+        None => "-".to_owned(), // the server does not report it
     }
 }
 

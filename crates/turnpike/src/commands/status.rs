@@ -1,4 +1,4 @@
-//! `turnpike status`: the state of the running server, in five sentences, and the figures.
+//! `turnpike status`: reports the state of the running server in five sentences, with the figures.
 
 mod counts;
 mod facts;
@@ -13,7 +13,7 @@ use crate::commands::ask;
 use crate::failure::Result;
 use crate::output;
 
-/// The state for programs.
+/// State of the server, for programs.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -21,7 +21,7 @@ struct Report<'a> {
     now: Now<'a>,
 }
 
-/// The part of the overview that the state has not.
+/// Parts of the overview that the state lacks.
 #[derive(Debug, Serialize)]
 struct Now<'a> {
     rates: TrafficRates,
@@ -73,13 +73,13 @@ fn describe(status: &Status, overview: &Overview, verbose: bool) -> String {
     parts.join("\n\n")
 }
 
-/// Differences from coturn, of a server from coturn's configuration.
+/// Describes differences from coturn, for a server with coturn's configuration.
 fn differences(sentences: &[String], columns: usize) -> Option<String> {
     let list = output::list(sentences, columns);
     (!list.is_empty()).then(|| format!("differs from coturn here\n{list}"))
 }
 
-/// The sentences of the page about present faults.
+/// Describes present faults with the sentences of the status page.
 fn problems(problems: &[ProblemNow], columns: usize) -> Option<String> {
     if problems.is_empty() {
         return None;

@@ -1,5 +1,5 @@
-//! `turnpike token`: tokens for the interface of `[api]`. A running server sees a change at its
-//! next request.
+//! `turnpike token`: manages tokens for the interface of `[api]`. A running server applies a change
+//! from the next request on.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -55,7 +55,7 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) ->
     let token = file
         .add(&args.name, Rights::of(role).in_realm(realm).lasting(args.expires), SystemTime::now())
         .map_err(failed)?;
-    // Of a server whose configuration was not named nothing is known.
+    // Without a configuration file, the realms of the server are unknown.
     if let Some(realm) = realm.filter(|_| configuration.file.is_some()) {
         warn_unless_served(settings, realm);
     }
@@ -67,7 +67,7 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) ->
         |time| format!("expires in {}", output::duration(time)),
     );
     output::print(&format!("token: {token}"))?;
-    // Apart from the token, which a script takes from standard output.
+    // Printed to standard error, because scripts read the token from standard output.
     let of_realm = realm.map_or_else(String::new, |realm| {
         escape::line(&format!(" for the realm {realm} alone")).into_owned()
     });
@@ -85,9 +85,10 @@ fn add(file: &TokenFile, args: &cli::TokenAdd, configuration: &Configuration) ->
     Ok(())
 }
 
-/// A slip in the name of a realm would show in nothing but empty lists.
+/// Warns about a realm that the server does not serve. A misspelt name would otherwise only result
+/// in empty lists.
 fn warn_unless_served(settings: &Settings, realm: &str) {
-    // The database has not answered yet.
+    // Without a response of the database, the realms are unknown.
     let Ok(of_database) = Tables::read(settings) else { return };
     if !settings.has_realm(realm) && !of_database.realms.contains_key(realm) {
         eprintln!("{}", escape::line(&format!("note: the configuration has no realm {realm}")));

@@ -1,5 +1,6 @@
-//! `turnpike tune`: host settings for high packet rates. The work is done by `host-tuning`; here
-//! are the needs of the server, the question before a change, and the output.
+//! `turnpike tune`: host settings for high packet rates. The crate `host-tuning` contains the
+//! logic. This module determines the server's needs, requests a confirmation, and formats the
+//! output.
 
 mod apply;
 mod check;
@@ -24,17 +25,17 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Tune) -> Result<()> {
 }
 
 impl cli::TuneItems {
-    /// Returns whether an item is selected.
+    /// Returns true if an item is selected.
     fn takes(&self, name: &str) -> bool {
         let among = |entries: &[&Entry]| entries.iter().any(|entry| entry.name == name);
         (self.only.is_empty() || among(&self.only)) && !among(&self.skip)
     }
 }
 
-/// Needs of a server with this configuration.
+/// Returns the needs of a server with this configuration.
 fn wants(paths: &PathOptions) -> Result<Wants> {
     let settings: Settings = paths::load(paths)?.settings;
-    // A host may be tuned before it has the addresses that it will relay from: one, then.
+    // A host may be tuned before it has a relay address. One address is assumed then.
     let relay = settings.relay_addresses(&host_addresses()?).len().max(1);
     let workers = cores::cores(settings.workers.count, settings.workers.pin).len();
     let mut listen_ports: Vec<u16> =
@@ -52,7 +53,7 @@ fn wants(paths: &PathOptions) -> Result<Wants> {
     })
 }
 
-/// Looks at the host, and keeps the items that were asked for.
+/// Examines the host, and retains the selected items.
 fn survey(
     host: &Host,
     wants: &Wants,
@@ -65,7 +66,7 @@ fn survey(
     Ok(Survey { items: found.items.into_iter().filter(taken).collect(), ..found })
 }
 
-/// Fails where this process may not change the host.
+/// Fails if this process lacks the privileges to change the host.
 fn need_privilege(host: &Host, what: &str) -> Result<()> {
     match host_tuning::missing_privilege(host) {
         None => Ok(()),
@@ -74,7 +75,7 @@ fn need_privilege(host: &Host, what: &str) -> Result<()> {
     }
 }
 
-/// Error of the state, with advice.
+/// Converts an error of the state file to a failure with advice.
 fn unusable(error: StateError) -> Failure {
     let hint = match &error {
         StateError::Io { .. } => {
@@ -87,7 +88,7 @@ fn unusable(error: StateError) -> Failure {
     Failure::failed(error).hint(hint)
 }
 
-/// `1 value`, `2 values`.
+/// Formats a count with a noun: `1 value`, `2 values`.
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

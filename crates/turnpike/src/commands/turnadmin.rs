@@ -1,5 +1,5 @@
-//! The commands of coturn's `turnadmin`, with its options, its output and its exit status, on
-//! databases in its layout.
+//! Commands of coturn's `turnadmin`, with compatible options, output and exit status, on databases
+//! in coturn's layout.
 
 mod crypt;
 mod words;
@@ -19,16 +19,16 @@ use self::words::{Value, Verb, Words};
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// Exit status of an error, as coturn's -1.
+/// Exit status of an error, equal to coturn's -1.
 const FAILED: u8 = 255;
 
-/// Places of coturn's SQLite file, of its packages and its source.
+/// Paths of coturn's SQLite file in its packages and its source.
 const FILES: [&str; 3] = ["/var/lib/turn/turndb", "/var/db/turndb", "/usr/local/var/db/turndb"];
 
-/// Users read from the database at a time.
+/// Number of users per read from the database.
 const PAGE: u32 = 1000;
 
-/// Rows of another table that are listed: more than a server takes.
+/// Maximum number of listed rows of other tables, more than a server accepts.
 const ROWS_MAX: u32 = 1_000_000;
 
 const USAGE: &str = "Usage: turnadmin [command] [options]
@@ -88,7 +88,7 @@ pub(crate) fn run(words: &[String]) -> ExitCode {
     }
 }
 
-/// A command with its options.
+/// Command line with its options.
 struct Admin<'a> {
     words: &'a Words,
 }
@@ -102,7 +102,8 @@ impl Admin<'_> {
             Verb::Delete => {
                 let (user, realm) = (self.user()?, self.realm()?);
                 let mut users = self.users()?;
-                // Users are added under the form of their names; rows of coturn have any spelling.
+                // Users are added with the prepared form of their names, but coturn's rows have any
+                // spelling.
                 if !users.delete(realm, &UserName::form_of(user))? {
                     users.delete(realm, user)?;
                 }
@@ -124,7 +125,7 @@ impl Admin<'_> {
                 [realm, value] => format!("{value}[{realm}]"),
                 row => pair(row),
             }),
-            // As with coturn, an empty secret is all of the realm.
+            // As in coturn, an empty secret selects all secrets of the realm.
             Verb::DeleteSecret if !argument.is_empty() => {
                 self.remove(Table::Secrets, &[self.realm()?, argument])
             }
@@ -138,7 +139,7 @@ impl Admin<'_> {
             Verb::ListOptions => {
                 let is_redis = matches!(self.words.database(), Some((Value::Redis, _)));
                 self.print(Table::Options, |row| match row {
-                    // Coturn has another form for Redis.
+                    // Coturn's output for Redis has another form.
                     [realm, option, value] if is_redis => format!("{realm}/{option} = {value}"),
                     [realm, option, value] => format!("{option}[{realm}]={value}"),
                     row => pair(row),
@@ -235,14 +236,14 @@ impl Admin<'_> {
         Ok(server_tables(&self.created()?)?)
     }
 
-    /// The URL of the database. A file is created as by coturn's `turnadmin`.
+    /// Returns the URL of the database. Creates a missing file, as coturn's `turnadmin` does.
     fn created(&self) -> Result<String> {
         let url = self.url()?;
         create_file(&url)?;
         Ok(url)
     }
 
-    /// The database, as a URL.
+    /// Returns the URL of the database.
     fn url(&self) -> Result<String> {
         let option = match self.words.database() {
             None => {
@@ -267,7 +268,7 @@ impl Admin<'_> {
     fn user(&self) -> Result<&str> {
         let user = self.needed(Value::User, "user")?;
         let lower = user.to_lowercase();
-        // Coturn refuses these, and would not find such a user.
+        // Coturn refuses these names, and would not find such a user.
         if user.contains([' ', '\t', '\'', '"', '\n', '\r', '\\'])
             || lower.contains("union") && lower.contains("select")
         {
@@ -317,8 +318,8 @@ fn owned(row: &[&str]) -> Row {
     row.iter().map(|value| (*value).to_owned()).collect()
 }
 
-/// An origin as coturn compares it: scheme and host in lower case, with the port where that is
-/// known, without a path.
+/// Converts an origin to the form that coturn compares: lower case, with the default port of a
+/// known scheme, and without a path.
 fn canonical(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
     let (scheme, place) = (scheme.to_lowercase(), rest.split(['/', '?', '#']).next());

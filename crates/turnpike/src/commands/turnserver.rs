@@ -1,5 +1,5 @@
-//! The program under coturn's name, `turnserver`: coturn's command line, run as
-//! `turnpike run --coturn-config`.
+//! Program under coturn's name, `turnserver`. Coturn's command line is converted to `turnpike run
+//! --coturn-config`.
 
 mod detach;
 mod user;
@@ -22,7 +22,7 @@ use crate::logging::{LogFile, LogTarget};
 use crate::paths;
 use crate::process::{PidFile, ProcessOptions};
 
-/// Name of the file where the command line names none.
+/// File name of the configuration if the command line names none.
 const NAME: &str = "turnserver.conf";
 
 const USAGE: &str = "Usage: turnserver [options]
@@ -47,10 +47,10 @@ configuration again, SIGUSR1 drains, SIGUSR2 reads certificates again. Data is i
 TURNPIKE_DATA says.
 ";
 
-/// File of the process id of a server in the background, where none is named.
+/// Default file for the process id of a server in the background.
 const PID_FILE: &str = "/var/run/turnserver.pid";
 
-/// Runs the server; returns when it ends.
+/// Runs the server. Returns when the server has stopped.
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     let mut words = words.peekable();
     let is_detached = words.next_if(|word| word == DETACHED).is_some();
@@ -79,7 +79,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     let cli = Cli::parse_from(all);
     let Some(Command::Run(args)) = cli.command else { return Ok(()) };
     let mut paths = args.paths(&cli.paths)?;
-    // Found before the user changes: it is root's directory that becomes the user's.
+    // Determined before the user changes. Root's data directory will belong to the new user.
     paths.data = Some(paths::data_directory(&paths));
     paths.process = place(&wanted, is_detached, paths.data.as_deref())?;
     paths.data = paths.data.map(data_directory::writable_or_temporary).transpose()?;
@@ -91,13 +91,13 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<()> {
     ended
 }
 
-/// Opens the log and writes the process id, and then becomes the user of the options.
+/// Opens the log, writes the process id, and then changes to the user of the options.
 fn place(wanted: &Process, is_detached: bool, data: Option<&Path>) -> Result<ProcessOptions> {
     let owner = Owner::named(wanted.user.as_deref(), wanted.group.as_deref())?;
     let files_owner = owner.map_or(FileOwner::Process, Owner::of_files);
     let pid_file = write_pid(wanted.pid_file.as_deref(), is_detached, files_owner)?;
     let log = match &wanted.log {
-        // Nobody would see it.
+        // A background server's standard error has no reader.
         Log::Unnamed if is_detached => LogTarget::Syslog { facility: 3 },
         Log::Unnamed => LogTarget::Stderr,
         Log::Stdout => LogTarget::Stdout,
@@ -136,7 +136,7 @@ fn write_pid(
     Ok(None)
 }
 
-/// Opens the log file; standard error where it cannot be written.
+/// Opens the log file. Returns standard error if the file cannot be written.
 fn open(path: &Path, is_copied: bool, owner: FileOwner) -> LogTarget {
     LogFile::open(path, is_copied, owner).map_or_else(
         |error| {
@@ -147,8 +147,8 @@ fn open(path: &Path, is_copied: bool, owner: FileOwner) -> LogTarget {
     )
 }
 
-/// Finds the configuration as coturn does: one with a directory in its name there, any other in the
-/// usual places.
+/// Finds the configuration as coturn does. A name with a directory is used as is. Other names are
+/// searched in the usual directories.
 fn find(name: &str) -> Result<PathBuf> {
     let named = Path::new(name);
     if named.components().count() > 1 {

@@ -1,4 +1,4 @@
-//! `turnpike upgrade`: another process in place of the running server.
+//! `turnpike upgrade`: replaces the running server by a successor process.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead as _, BufReader};
@@ -21,13 +21,14 @@ use crate::start_facts::StartFacts;
 use crate::upgrade_command::{self, TAKES_OVER_VARIABLE};
 use crate::{handover, output, paths};
 
-/// Process that the service manager's watchdog was meant for: the old one.
+/// Environment variable with the process id for the service manager's watchdog. The predecessor's
+/// value must not be inherited.
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 
 const AS_ITS_USER: &str = "run it as the user that the server runs as; a service of systemd is upgraded by \
                            `systemctl reload`";
 
-/// Time for the new process until it serves: longer than the running server waits for it.
+/// Maximum time until the successor serves. Longer than the running server waits for the successor.
 const READY_WITHIN: Duration = Duration::from_mins(4);
 
 pub(crate) fn run(paths: &PathOptions, args: &cli::Upgrade) -> Result<()> {
@@ -39,11 +40,11 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Upgrade) -> Result<()> {
     replace((before, &start_of(before, paths)?), &program, paths)
 }
 
-/// Upgrades a server whose program is not the file any more that it was started from.
+/// Upgrades a server if the file of its program was replaced.
 pub(crate) fn run_if_replaced(paths: &PathOptions) -> Result<()> {
     let before = running(paths)?;
     let start = start_of(before, paths)?;
-    // As the kernel names a file that is gone.
+    // The kernel marks the path of a deleted file.
     let program = start.program.as_os_str().as_bytes().strip_suffix(b" (deleted)");
     let Some(program) = program.map(|program| PathBuf::from(OsStr::from_bytes(program))) else {
         return Ok(());
@@ -51,7 +52,8 @@ pub(crate) fn run_if_replaced(paths: &PathOptions) -> Result<()> {
     replace((before, &start), &program, paths)
 }
 
-/// Start of the running server. The kernel shows it of servers that do not protect their memory.
+/// Returns how the running server was started. A server with protected memory is queried, because
+/// the kernel does not show the facts then.
 fn start_of(before: i32, paths: &PathOptions) -> Result<StartFacts> {
     let socket = handover::socket(&paths::control_socket(paths).path);
     StartFacts::of_process(before)
@@ -90,13 +92,13 @@ fn wait_until_ready(
     let (tell, told) = channel();
     let read = move || {
         let mut lines = BufReader::new(out).split(b'\n').map_while(io::Result::ok);
-        // Other lines may precede it.
+        // Other lines may precede the ready line.
         let _ = tell.send(lines.any(|line| line.trim_ascii_end() == READY.as_bytes()));
     };
     thread::Builder::new().name("ready".to_owned()).spawn(read)?;
     match told.recv_timeout(patience) {
         Ok(true) => Ok(None),
-        // The line waits: this command was stopped (SIGSTOP) or is late.
+        // The ready line is late, or this command was stopped (SIGSTOP).
         Err(RecvTimeoutError::Timeout) if has_taken_over(child.id()) => Ok(None),
         Err(RecvTimeoutError::Timeout) => {
             child.kill()?;
@@ -107,7 +109,7 @@ fn wait_until_ready(
     }
 }
 
-/// The process id of the running server.
+/// Returns the process id of the running server.
 fn running(paths: &PathOptions) -> Result<i32> {
     let socket = handover::socket(&paths::control_socket(paths).path);
     let stream = UnixStream::connect(&socket).map_err(|error| {
@@ -131,8 +133,8 @@ fn running(paths: &PathOptions) -> Result<i32> {
     Ok(server.pid.as_raw_nonzero().get())
 }
 
-/// Starts a program as the running server was started, or with the configuration that is named
-/// here.
+/// Returns the command that starts the successor. The successor has the running server's arguments,
+/// or the configuration named on this command line.
 fn command(program: &Path, start: &StartFacts, paths: &PathOptions) -> Result<Command> {
     let mut words = parts(&start.arguments);
     let name = words.next().unwrap_or_default();
@@ -158,14 +160,14 @@ fn command(program: &Path, start: &StartFacts, paths: &PathOptions) -> Result<Co
         .envs(parts(&start.environment).filter_map(|variable| pair(&variable)))
         .env_remove(WATCHDOG_PID)
         .env(TAKES_OVER_VARIABLE, upgrade_command::own_name())
-        // The terminal's signals are for this command.
+        // The terminal's signals are intended for this command, not for the server.
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     Ok(command)
 }
 
-/// Texts that end with a zero each.
+/// Splits text into parts that are each followed by a zero byte.
 fn parts(bytes: &[u8]) -> impl Iterator<Item = OsString> {
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     let parts = bytes.split(|byte| *byte == 0);
@@ -199,7 +201,7 @@ mod tests {
         assert_eq!(said("echo first; exit 3", ever, false).as_deref(), Some("exit status: 3"));
         let stopped = said("kill -STOP $$", soon, false);
         assert_eq!(stopped.as_deref(), Some("it was not ready in time, and was killed"));
-        // It serves, and its word has not come yet.
+        // The process serves, but its ready line has not arrived.
         assert_eq!(said("exec sleep 60", soon, true), None);
     }
 

@@ -1,4 +1,5 @@
-//! `turnpike user`: users of the database. A running server sees a change within a second.
+//! `turnpike user`: manages users of the database. A running server applies a change within a
+//! second.
 
 mod bulk;
 mod change;
@@ -23,7 +24,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 use crate::{escape, first_start, paths, users};
 
-/// Users read from the database at a time.
+/// Number of users per read from the database.
 const PAGE: u32 = 1000;
 
 #[derive(Debug, Serialize)]
@@ -40,20 +41,20 @@ struct Deleted {
     username: String,
 }
 
-/// Names in one request to the server, which takes 16 KiB: a name has 508 bytes at most, and twice
-/// as many in JSON.
+/// Maximum number of names in a request to the server, which accepts 16 KiB. A name has at most 508
+/// bytes, and up to twice the size in JSON.
 const NAMES_SENT: usize = 12;
 
-/// Pauses before a request to the server is repeated: an upgrade may be in progress.
+/// Pauses before a request to the server is repeated. An upgrade may be in progress.
 const REPEATED_AFTER: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1)];
 
-/// The users of one realm.
+/// Users of one realm.
 struct Database<'a> {
-    /// Options that name the running server.
+    /// Options that select the running server.
     paths: &'a PathOptions,
     store: Box<dyn UserEditor>,
     realm: String,
-    /// The data directory.
+    /// Path of the data directory.
     directory: PathBuf,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
             }
             Ok(())
         }
-        // The server that runs knows its realms, and the database has no part in it.
+        // The running server has the list of its realms, and the database is not involved.
         cli::UserCommand::Revoke(what) => revoke::revoke(paths, realm, &what),
         cli::UserCommand::Restore(what) => revoke::restore(paths, realm, &what),
         cli::UserCommand::Revoked { output } => revoke::list(paths, realm.as_deref(), output),
@@ -88,7 +89,8 @@ pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
 }
 
 impl<'a> Database<'a> {
-    /// Opens the database of the configuration; only a command that adds users makes one.
+    /// Opens the database of the configuration. Only a command that adds users (`adds`) creates a
+    /// database.
     fn open(paths: &'a PathOptions, realm: Option<&str>, adds: bool) -> Result<Self> {
         let configuration = paths::load(paths)?;
         let settings = &configuration.settings;
@@ -113,16 +115,16 @@ impl<'a> Database<'a> {
         Ok(Self { paths, store, realm, directory: settings.data.directory.clone() })
     }
 
-    /// Changes users, and tells a running server: also after an error, as the change may have been
-    /// made.
+    /// Changes users, and notifies a running server. Notifies also after an error, as the change
+    /// may have been made.
     fn change<T>(&mut self, names: &[&str], change: impl FnOnce(&mut dyn UserEditor) -> T) -> T {
         let changed = change(&mut *self.store);
         self.tell_server(names);
         changed
     }
 
-    /// Requests that a running server forgets users. The server would otherwise serve earlier
-    /// keys if the database failed now.
+    /// Requests that a running server forgets users. The server would otherwise accept earlier keys
+    /// if the database failed now.
     fn tell_server(&self, names: &[&str]) {
         let tell = || {
             ask_if_running(self.paths, async |client| {
@@ -149,14 +151,14 @@ impl<'a> Database<'a> {
                 "warning: the running server may serve the earlier user for an hour if the database fails: {}",
                 failure.reason()
             );
-            // The reason may be of another process at the socket.
+            // The reason may contain text of another process at the socket.
             eprintln!("{}", escape::lines(&warning));
         }
     }
 }
 
-/// Refuses a database that does not exist: opening it would create an empty one, and a command that
-/// lists or changes users has named the wrong directory.
+/// Refuses a database that does not exist, because opening would create an empty database. A
+/// command that lists or changes users then has named the wrong directory.
 fn has_database(settings: &Settings) -> Result<()> {
     let database = settings.user_database();
     if users::exists(&database) {
@@ -171,13 +173,13 @@ fn has_database(settings: &Settings) -> Result<()> {
     Err(Failure::failed(anyhow!("there is no user database at {database}")).hint(hint))
 }
 
-/// No such user.
+/// Returns the error about an unknown user.
 fn unknown(name: &str, realm: &str) -> Failure {
     Failure::failed(anyhow!("there is no user \"{name}\" in realm {realm}"))
         .hint("`turnpike user list` shows the users")
 }
 
-/// A user's limit of allocations, in words.
+/// Describes a user's limit of allocations.
 fn most(allocations_max: Option<u32>) -> String {
     match allocations_max {
         None => "as configured".to_owned(),
@@ -220,7 +222,7 @@ fn list(database: &mut Database<'_>, output: cli::Output) -> Result<()> {
     output::print(&table.render())
 }
 
-/// Every user of the realm, page by page.
+/// Returns every user of the realm, read page by page.
 fn all(database: &mut Database<'_>) -> Result<Vec<UserSummary>> {
     let mut users: Vec<UserSummary> = Vec::new();
     loop {

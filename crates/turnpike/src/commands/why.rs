@@ -1,5 +1,5 @@
-//! `turnpike why`: recent refusals, each with its meaning and a remedy; or one session with its
-//! peers and past.
+//! `turnpike why`: shows recent refusals with meaning and remedy, or a session with its peers and
+//! past.
 
 mod session;
 
@@ -41,11 +41,12 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
     output::print(&[text, without_records(&overview.refusals)].concat())
 }
 
-/// Reasons without records of clients, only counted: a client's address may be forged.
+/// Reasons that are only counted, without a record of the client. A client's address may be forged
+/// then.
 const WITHOUT_RECORDS: [turn_proto::Refusal; 2] =
     [turn_proto::Refusal::InvalidNonce, turn_proto::Refusal::IncompleteCredentials];
 
-/// Refusals of the last minute without a record of the client.
+/// Describes refusals of the last minute without a record of the client.
 fn without_records(counts: &[ReasonCount]) -> String {
     let is_counted = |one: &&ReasonCount| {
         one.last_minute > 0 && WITHOUT_RECORDS.iter().any(|reason| reason.label() == one.reason)
@@ -61,7 +62,8 @@ fn without_records(counts: &[ReasonCount]) -> String {
     counts.iter().filter(is_counted).map(text).collect()
 }
 
-/// The session of an id; none has it where it has ended, or is a user's name that looks like one.
+/// Queries the session with an id. Returns `None` if the session has closed, or if the id is a
+/// user's name.
 async fn live_session(
     server: &mut Client,
     id: &str,
@@ -99,7 +101,7 @@ fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
     text
 }
 
-/// Explanation of rows that may be about another name than the requested one.
+/// Explains that rows may be about another name than the requested name.
 fn mixed(who: &str) -> String {
     format!(
         "Names without proof are counted together by network and reason, and only the latest is \
@@ -109,7 +111,7 @@ fn mixed(who: &str) -> String {
     )
 }
 
-/// One kind of refusals: a line of facts, and below it meaning and remedy.
+/// Formats refusals of one kind: a line of facts, followed by meaning and remedy.
 fn kind(refusal: &Refusal, now: Duration) -> String {
     let mut text = format!(
         "{} at {} over {}: {} refused with {}, {}",
@@ -166,7 +168,7 @@ fn times(refusal: &Refusal) -> String {
     }
 }
 
-/// The forbidden peer, the rule, and whether another can allow it.
+/// Describes the forbidden peer, the rule, and whether another rule can allow the peer.
 fn peer(refusal: &Refusal) -> Option<String> {
     const BUILT_IN: &str = "The rule is built in.";
     let peer = refusal.peer.as_ref()?;
@@ -189,7 +191,7 @@ fn peer(refusal: &Refusal) -> Option<String> {
     })
 }
 
-/// The network, account or realm whose share is used up.
+/// Describes the network, account or realm whose share is used up.
 fn share(refusal: &Refusal) -> Option<String> {
     let (level, holder) = (refusal.share_level.as_ref()?, refusal.share_holder.as_ref()?);
     Some(format!(
@@ -198,7 +200,7 @@ fn share(refusal: &Refusal) -> Option<String> {
     ))
 }
 
-/// The time at which a time-limited credential expired.
+/// Describes when a time-limited credential expired.
 fn expiry(refusal: &Refusal, now: Duration) -> Option<String> {
     if refusal.reason != "credential_expired" {
         return None;
@@ -237,7 +239,7 @@ mod tests {
         describe(&Refusals { refusals: vec![refusal], more: false }, None, NOW)
     }
 
-    /// A proxy gives each packet of a client another port.
+    /// A proxy assigns another port to each packet of a client.
     #[test]
     fn refusals_without_a_record_are_told_by_their_number() {
         let count = |reason: &str, last_minute| ReasonCount {

@@ -1,6 +1,7 @@
-//! System calls, by seccomp: a list of calls that a server never makes and that an attacker would.
-//! They fail with EPERM, and so does every call of the x32 ABI. A call of another architecture ends
-//! the process. See docs/adr/0010 for the reason against a list of permitted calls.
+//! Confinement of system calls, by seccomp. The filter is a list of calls that a server never makes
+//! and an attacker would. These calls fail with EPERM, as does every call of the x32 ABI. A call of
+//! another architecture kills the process. See docs/adr/0010 for the reason against a list of
+//! permitted calls.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,9 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-/// Never made by a server: other programs, other processes' memory, the kernel's code and clock,
-/// namespaces and mounts, keys, and interfaces that kernel exploits begin with.
+/// Calls that a server never makes. They affect other programs, other processes' memory, the
+/// kernel's code and clock, namespaces, mounts and keys, or are frequent targets of kernel
+/// exploits.
 const REFUSED: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -83,7 +85,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_setfsgid,
 ];
 
-/// The same, of calls that only x86-64 has. On aarch64 fork and vfork are clone(2), which
+/// Further refused calls that only x86-64 has. On aarch64 fork and vfork are clone(2), which
 /// [`refused`] limits to threads.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[c_long] = &[
@@ -100,17 +102,19 @@ const REFUSED_HERE: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[c_long] = &[];
 
-/// Families of sockets that a server opens; all others are refused.
+/// Address families of sockets that a server opens. All other families are refused.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Confines the calling thread and its children. The kernel path loads BPF programs.
+/// Confines the calling thread and its children. bpf(2) is permitted only if `kernel_path` is true,
+/// because the kernel path loads BPF programs.
 pub(super) fn confine(kernel_path: bool) -> Result<(), String> {
     let refused = filter(refused(kernel_path), libc::EPERM);
-    // Its flags are out of a filter's sight. The C library then uses clone, whose flags are not.
+    // A filter cannot read the flags of clone3(2), which are in memory. After ENOSYS the C library
+    // uses clone(2), whose flags are in a register.
     let unseen = filter(Ok([(libc::SYS_clone3, Vec::new())].into()), libc::ENOSYS);
     for program in [refused, unseen, Ok(x32_refused())] {
         let program = program.map_err(|error| error.to_string())?;
-        // Of all threads: there is one, but for tests.
+        // Applied to all threads. Except in tests, the process has one thread.
         seccompiler::apply_filter_all_threads(&program).map_err(|error| {
             format!("the kernel refuses ({error}); it needs CONFIG_SECCOMP_FILTER")
         })?;
@@ -118,14 +122,15 @@ pub(super) fn confine(kernel_path: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Commands of bpf(2) for the threads that neither load nor attach programs (linux/bpf.h).
+/// Commands of bpf(2) that are permitted to threads without the right to load or attach programs
+/// (linux/bpf.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BpfCommands {
-    /// Elements of maps that are open, of which a worker writes its routes: `BPF_MAP_LOOKUP_ELEM`,
-    /// `BPF_MAP_UPDATE_ELEM`, `BPF_MAP_DELETE_ELEM`.
+    /// Commands for elements of open maps, in which a worker writes its routes:
+    /// `BPF_MAP_LOOKUP_ELEM`, `BPF_MAP_UPDATE_ELEM`, `BPF_MAP_DELETE_ELEM`.
     Elements,
-    /// The same, and for a kernel path of a process before `BPF_OBJ_GET_INFO_BY_FD` and
-    /// `BPF_LINK_DETACH`.
+    /// Commands of [`Elements`](Self::Elements), and for the kernel path of a predecessor
+    /// `BPF_OBJ_GET_INFO_BY_FD` and `BPF_LINK_DETACH`.
     ElementsAndLinks,
 }
 
@@ -150,8 +155,9 @@ fn limited(commands: BpfCommands) -> Result<Rules, seccompiler::BackendError> {
     Ok([(libc::SYS_bpf, vec![others])].into())
 }
 
-/// Filter for calls of the x32 ABI, which the kernel reports as of x86-64 with a bit in the number:
-/// the other filters do not know these numbers. No call of another architecture has the bit.
+/// Returns the filter for calls of the x32 ABI. The kernel reports them as calls of x86-64 with a
+/// bit in the number, which the other filters do not contain. No call of another architecture has
+/// this bit.
 fn x32_refused() -> BpfProgram {
     const X32_BIT: u32 = 0x4000_0000;
     // Codes of linux/filter.h: load a word of seccomp_data, jump if bits are set, return.
@@ -175,7 +181,7 @@ fn refused(kernel_path: bool) -> Result<Rules, seccompiler::BackendError> {
     if !kernel_path {
         rules.insert(libc::SYS_bpf, Vec::new());
     }
-    // A thread and nothing else: neither a process nor namespaces.
+    // Only threads may be created: no processes and no namespaces.
     let thread = CLONE_THREAD as u64;
     let not_a_thread = condition(0, SeccompCmpOp::MaskedEq(thread), 0)?;
     let clone = vec![SeccompRule::new(vec![not_a_thread])?];
@@ -212,12 +218,11 @@ mod tests {
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
-    /// Audit number of this machine's architecture, and of one that it runs as well or not at all.
+    /// Audit number of this machine's architecture, and of another architecture.
     const HERE: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
     const ELSEWHERE: u32 = 0x4000_0003;
 
-    /// Result of a filter for a call of an architecture with a first argument, as the kernel
-    /// computes it.
+    /// Returns the result of a filter for a call with a first argument, as the kernel computes it.
     fn result(program: &BpfProgram, call: c_long, arch: u32, argument: u64) -> u32 {
         let word = |at| match at {
             0 => call as u32,
@@ -259,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Errors that calls return in a process that a thread with these filters starts.
+    /// Returns the errors of calls in a process that is started from a thread with these filters.
     #[cfg(target_arch = "x86_64")]
     fn errors(calls: &str, filters: &[BpfProgram]) -> Option<String> {
         let script = format!(
@@ -299,7 +304,7 @@ mod tests {
         let filtered: Vec<&str> = filtered.lines().collect();
         let refused = format!("-1 {}", libc::EPERM);
         assert_eq!(filtered[..2], [&refused, &refused]);
-        // The kernel has got this one, and has no attributes for it.
+        // The kernel has processed this call, and rejects the missing attributes.
         assert_ne!(filtered[2], refused);
     }
 
@@ -313,7 +318,7 @@ mod tests {
             for command in 0..64 {
                 let wanted = if permitted.contains(&command) { ALLOWED } else { REFUSED };
                 assert_eq!(result(&program, libc::SYS_bpf, HERE, command), wanted, "{command}");
-                // The kernel reads the lower half only.
+                // The kernel reads only the lower half.
                 let long = command | 1 << 40;
                 assert_eq!(result(&program, libc::SYS_bpf, HERE, long), wanted, "{command}");
             }
@@ -408,7 +413,7 @@ mod tests {
             assert_eq!(result(&program, libc::SYS_socket, HERE, family as u64), ALLOWED);
         }
         assert_eq!(result(&program, libc::SYS_socket, HERE, libc::AF_PACKET as u64), REFUSED);
-        // A thread, and what fork is.
+        // The flags of a thread, and of fork.
         let thread = (CLONE_THREAD | libc::CLONE_VM) as u64;
         assert_eq!(result(&program, libc::SYS_clone, HERE, thread), ALLOWED);
         assert_eq!(result(&program, libc::SYS_clone, HERE, libc::SIGCHLD as u64), REFUSED);

@@ -1,4 +1,4 @@
-//! Capabilities: given up behind the last step of the start that needs them.
+//! Capabilities of the process, dropped after the last step of the start that needs a capability.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,15 +11,16 @@ use control::KeptCapability;
 
 use crate::failure::{OrFail as _, Result};
 
-/// Needs of the kernel path when an interface appears later: loading programs that see packets and
-/// compute with addresses, and attaching them to devices.
+/// Capabilities of the kernel path for interfaces that appear later: loading programs that read
+/// packets and compute with addresses, and attaching these programs to devices.
 const KERNEL_PATH: [Capability; 3] =
     [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
 
 const CANNOT: &str = "cannot give up capabilities";
 
-/// The first file of another user than this process's, of a process that is root's: reading it
-/// again takes a capability. Others than root have had to be able to read their files without.
+/// Returns the first file that belongs to another user or is in another user's directory, if this
+/// process runs as root. Root needs a capability to read such a file again. Processes of other
+/// users can read their files without a capability.
 pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
     let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());
     if !rustix::process::geteuid().is_root() {
@@ -29,22 +30,22 @@ pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<P
     files.find(|path| others(path) || path.parent().is_some_and(others)).map(Path::to_owned)
 }
 
-/// Threads that keep capabilities.
+/// Threads that retain capabilities.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keeper<'a> {
-    /// The thread of the kernel path, which reads nothing of clients and peers.
+    /// The thread of the kernel path, which receives no data of clients and peers.
     KernelPath,
     /// The calling thread and all threads started later.
     Others {
-        /// A file of another user.
+        /// File of another user.
         foreign: Option<&'a Path>,
-        /// The kernel demands a capability for elements of maps that are open.
+        /// True if the kernel demands a capability for elements of open maps.
         maps_want_it: bool,
     },
 }
 
-/// Drops all capabilities of the calling thread except those needed later, which are
-/// returned with the reason.
+/// Drops all capabilities of the calling thread except the capabilities needed later. Returns the
+/// retained capabilities, with reasons.
 pub(super) fn keep(keeper: Keeper<'_>) -> Result<Vec<KeptCapability>> {
     let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;
     let kept = wanted(&have, keeper);
@@ -57,7 +58,7 @@ pub(super) fn keep(keeper: Keeper<'_>) -> Result<Vec<KeptCapability>> {
     Ok(kept.into_iter().map(told).collect())
 }
 
-/// Capabilities of a thread that are needed later, in a fixed order.
+/// Returns the capabilities of a thread that are needed later, in a fixed order.
 fn wanted(have: &HashSet<Capability>, keeper: Keeper<'_>) -> Vec<(Capability, String)> {
     let mut kept = Vec::new();
     match keeper {
@@ -65,7 +66,7 @@ fn wanted(have: &HashSet<Capability>, keeper: Keeper<'_>) -> Vec<(Capability, St
             let why = "the kernel path, in one thread: interfaces that come later";
             kept.extend(KERNEL_PATH.iter().map(|capability| (*capability, why.to_owned())));
             if !have.contains(&Capability::CAP_BPF) {
-                // Before Linux 5.8 it stands for the first and the last.
+                // Before Linux 5.8, `CAP_SYS_ADMIN` includes `CAP_BPF` and `CAP_PERFMON`.
                 kept.push((Capability::CAP_SYS_ADMIN, why.to_owned()));
             }
         }
@@ -84,14 +85,14 @@ fn wanted(have: &HashSet<Capability>, keeper: Keeper<'_>) -> Vec<(Capability, St
     kept
 }
 
-/// Limits the calling thread and its children to these.
+/// Limits the calling thread and its children to the capabilities in `keep`.
 fn give_up(keep: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
     if caps::read(None, CapSet::Permitted)?.is_empty() && keep.is_empty() {
-        // The sandbox around this process may refuse the calls.
+        // The sandbox of this process may refuse the calls.
         return Ok(());
     }
-    // The bounding set takes a capability to be changed, so that it comes first; without that
-    // capability nothing can be gained anyway, since there are no new privileges.
+    // A change of the bounding set needs a capability, so the bounding set is changed first.
+    // Without that capability no capability can be gained, because the process has no_new_privs.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
         for capability in caps::read(None, CapSet::Bounding)?.difference(keep) {
             caps::drop(None, CapSet::Bounding, *capability)?;
@@ -104,19 +105,19 @@ fn give_up(keep: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
     caps::set(None, CapSet::Permitted, keep)
 }
 
-/// Calls `start` in a thread without capabilities: the threads that it starts have none, either.
+/// Calls `start` in a thread without capabilities. Threads that `start` creates have none, either.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the change.
 pub(crate) fn without_capabilities<T: Send>(start: impl FnOnce() -> T + Send) -> Result<T> {
     with_no_other(&CapsHashSet::new(), start)
 }
 
-/// Calls `start` in a thread for workers: of its capabilities it keeps the one for elements of
-/// maps, if this thread has kept that.
+/// Calls `start` in a thread for workers. The thread retains only the capability for elements of
+/// maps, if the calling thread has that capability.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses the change.
 pub(super) fn as_worker<T: Send>(start: impl FnOnce() -> T + Send) -> Result<T> {
     let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;
     let keep = have.into_iter().filter(|capability| *capability == Capability::CAP_BPF);

@@ -1,4 +1,5 @@
-//! Files, by landlock: nothing is executed; readable and writable files are named at the start.
+//! Confinement of files, by landlock: no file can be executed, and the readable and writable files
+//! are determined at the start.
 
 use std::fs;
 use std::iter;
@@ -19,10 +20,10 @@ use crate::logging::LogTarget;
 use crate::paths::{self, Configuration};
 use crate::process::PidFile;
 
-/// The newest kernel interface whose rights are known here. An older kernel confines less.
+/// Newest landlock interface whose rights are known here. An older kernel confines less.
 const NEWEST: ABI = ABI::V6;
 
-/// Readable files besides the server's own: devices without hardware, and facts about
+/// Readable files in addition to the server's own files: devices without hardware, and facts about
 /// the host.
 const HOST: [&str; 6] =
     ["/dev/urandom", "/dev/random", "/dev/null", "/proc/self", "/proc/sys", "/sys"];
@@ -30,11 +31,12 @@ const HOST: [&str; 6] =
 const NOT_OFFERED: &str = "the kernel does not offer it (Linux 5.13 and `landlock` among its security \
                            modules are needed), or the container forbids it";
 
-/// File that SQLite opens for writing in place of a closed standard stream.
+/// File that SQLite opens for writing if a standard stream is closed.
 const NULL: &str = "/dev/null";
 
-/// Files by which the C library resolves the name of a certificate authority or a database. One
-/// that is replaced later is another file: systemd-resolved's has its directory here.
+/// Files with which the C library resolves the name of a certificate authority or a database. A
+/// file that is replaced later is a different inode and becomes unreadable. systemd-resolved
+/// replaces its file, so its directory is listed.
 const RESOLVER: [&str; 7] = [
     "/etc/resolv.conf",
     "/run/systemd/resolve",
@@ -45,41 +47,44 @@ const RESOLVER: [&str; 7] = [
     "/etc/services",
 ];
 
-/// Directories that the kernel path writes: the settings of its look-ups, and its maps that outlive
-/// a process.
+/// Directories that the kernel path writes to: the settings of its look-ups, and the maps that
+/// outlive a process.
 const KERNEL_PATH: [&str; 3] =
     ["/proc/sys/net/ipv4/conf/lo", "/proc/sys/net/ipv6/conf/lo", "/sys/fs/bpf"];
 
-/// The files of a configuration.
+/// Files and directories that a configuration uses.
 #[derive(Debug)]
 pub(super) struct Named {
-    /// The data directory, which is written to.
+    /// Data directory, which is written to.
     data: PathBuf,
-    /// The directories of the control socket and of sockets for monitoring.
+    /// Directories of the control socket and of sockets for monitoring.
     sockets: Vec<PathBuf>,
-    /// The user database, where that is a file: it is opened again without capabilities.
+    /// User database, if it is a file. The file is opened again without capabilities.
     database: Option<PathBuf>,
-    /// Its directory, which is written to.
+    /// Directory of the user database, which is written to.
     users: Option<PathBuf>,
-    /// The directory of the log file, which is appended to.
+    /// Directory of the log file, which is appended to.
     log: Option<PathBuf>,
-    /// The file of the process id, and its directory if it may be removed.
+    /// File of the process id. Its directory is added if the file may be removed from there.
     pid_file: Option<Arc<PidFile>>,
-    /// The directories of the records of sessions, which are written to.
+    /// Directories of session records, which are written to.
     records: Vec<PathBuf>,
-    /// Files that are read, and read again at a reload.
+    /// Files that are read at the start and at each reload.
     read: Vec<PathBuf>,
-    /// Files of certificates. Programs that renew certificates may recreate the directory.
+    /// Certificate files. Programs that renew certificates may recreate the directory.
     certificates: Vec<PathBuf>,
-    /// Directories that an operator has named.
+    /// Directories that the operator has listed as readable.
     readable: Vec<PathBuf>,
-    /// The server resolves names.
+    /// True if the server resolves host names.
     resolves: bool,
 }
 
 impl Named {
-    /// Files of a configuration; directories that are written to are created, as only existing ones
-    /// can be allowed.
+    /// Collects the files of a configuration. Creates the directories that are written to, because
+    /// only existing directories can be permitted.
+    ///
+    /// # Errors
+    /// A directory cannot be created.
     pub(super) fn of(configuration: &Configuration) -> Result<Self> {
         let settings = &configuration.settings;
         let data = settings.data.directory.clone();
@@ -96,7 +101,7 @@ impl Named {
         let own = iter::once(&data).chain(&users).try_for_each(|directory| make(directory));
         let (data, database, users) = match own {
             Ok(()) => (data, database, users),
-            // Nothing has to be written there.
+            // Without users no file must be written there.
             Err(_) if !settings.needs_users() => (sockets[0].clone(), None, None),
             Err(failure) => return Err(failure),
         };
@@ -150,8 +155,9 @@ impl Named {
         own.chain(&self.read).map(PathBuf::as_path)
     }
 
-    /// Directories that are read: of each file the one that it is named in and, behind symbolic
-    /// links, the one that it is in. A renewed file is another one in its place.
+    /// Returns the directories to read. For each file, these directories are the parent of the
+    /// named path, and the parent of the path after resolving symbolic links. A rule about a
+    /// directory also covers renewed files, which are new inodes.
     fn directories(&self) -> Vec<PathBuf> {
         let mut all = self.readable.clone();
         for file in &self.read {
@@ -170,7 +176,7 @@ impl Named {
     }
 }
 
-/// Makes a directory of the server's own, for its user alone.
+/// Creates a directory of the server, accessible only to the server's user.
 fn make(directory: &Path) -> Result<()> {
     let made = atomic_file::make_missing_directory(directory, Access::PRIVATE_DIRECTORY);
     made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
@@ -181,15 +187,16 @@ fn make(directory: &Path) -> Result<()> {
     })
 }
 
-/// The directory that a path names a file in.
+/// Returns the directory part of a path.
 fn directory(file: &Path) -> PathBuf {
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or_else(|| Path::new(".")).to_owned()
 }
 
-/// The directory above that of a certificate, such as `/etc/letsencrypt/live`: a rule is about the
-/// directory that exists at the start, and `certbot delete` and `certonly` make another one. `None`
-/// for a directory of the system or a home, which holds more than certificates.
+/// Returns the parent of a certificate's directory, such as `/etc/letsencrypt/live`. A rule applies
+/// to the directory that exists at the start, and `certbot delete` and `certonly` create a new
+/// directory. Returns `None` if the parent is a directory of the system or a home directory, which
+/// contains more than certificates.
 fn above(directory: &Path) -> Option<PathBuf> {
     let above = directory.parent()?;
     let is_shared = |parent| SHARED.iter().any(|shared| parent == Path::new(shared));
@@ -199,17 +206,17 @@ fn above(directory: &Path) -> Option<PathBuf> {
 /// Directories whose subdirectories belong to the system or to a user.
 const SHARED: [&str; 5] = ["/", "/home", "/usr", "/var", "/run"];
 
-/// Files as they are confined.
+/// Permitted files of a confined process.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Readable paths, with all below them; none is a symbolic link. A path that leads to another
-    /// file later is not readable any more.
+    /// Readable paths, including everything below them. No path is a symbolic link. A path that
+    /// later leads to another file is not readable.
     readable: Vec<(PathBuf, Inode)>,
     partly: bool,
     _held: FilesGuard,
 }
 
-/// Identity of a file as long as a rule about it is held.
+/// Identity of a file, valid while a rule about the file is held.
 #[derive(Debug, PartialEq, Eq)]
 struct Inode(u64, u64);
 
@@ -226,8 +233,8 @@ impl Files {
         ConfinementLayer { on: true, why: why.to_owned() }
     }
 
-    /// Returns whether a file may be read, wherever its symbolic links lead. A missing one is
-    /// judged by its directory.
+    /// Returns true if a file may be read, after resolving symbolic links. A missing file is judged
+    /// by its directory. If the directory is missing as well, returns true.
     pub(super) fn allows(&self, file: &Path) -> bool {
         let parent = || fs::canonicalize(file.parent()?).ok();
         let real = fs::canonicalize(file).ok().or_else(parent);
@@ -239,13 +246,16 @@ impl Files {
     }
 }
 
-/// Open files of rules, for as long as the process lives: a rule is about the inode, and the kernel
-/// makes other ones for /proc when it has dropped unused ones.
+/// Open files of rules, held while the process runs. A rule applies to an inode, and the kernel
+/// creates new inodes for files in /proc after dropping unused inodes.
 #[derive(Debug)]
 pub(crate) struct FilesGuard(#[expect(dead_code, reason = "held")] Vec<PathFd>);
 
-/// Confines the calling thread and its children to no file but this program's, by whose symbols a
-/// panic names functions.
+/// Denies the calling thread and its children every file except this program, which a panic needs
+/// to name functions.
+///
+/// # Errors
+/// The kernel does not support landlock, or the container forbids landlock.
 pub(super) fn confine_to_none() -> Result<FilesGuard, String> {
     let own = std::env::current_exe().into_iter();
     let read = own.map(|path| (path, AccessFs::ReadFile.into())).collect();
@@ -257,6 +267,9 @@ pub(super) fn confine_to_none() -> Result<FilesGuard, String> {
 }
 
 /// Confines the calling thread and its children to the named files.
+///
+/// # Errors
+/// The kernel does not support landlock, or the container forbids landlock.
 pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read
@@ -266,7 +279,7 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
         | AccessFs::MakeSock
         | AccessFs::RemoveFile;
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = Vec::new();
-    let own = std::env::current_exe().into_iter(); // a panic names functions by its symbols
+    let own = std::env::current_exe().into_iter(); // for the names of functions in a panic
     rules.extend(HOST.iter().map(PathBuf::from).chain(own).map(|path| (path, read)));
     if named.resolves {
         rules.extend(RESOLVER.iter().map(|path| (path.into(), read)));
@@ -283,7 +296,7 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
         let own = pid_file.own_directory();
         rules.extend(own.map(|directory| (directory.to_owned(), AccessFs::RemoveFile.into())));
     }
-    // They are bound under another name and put in place, and go away with the server.
+    // Sockets are bound under a temporary name and renamed. They are removed when the server exits.
     let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
     rules.extend(named.sockets.iter().map(|directory| (directory.clone(), bind)));
     if kernel_path {
@@ -318,7 +331,7 @@ fn restrict(
         .create()?;
     let mut held = Vec::new();
     for (path, access) in rules {
-        // What is not there cannot be opened later, either.
+        // A missing file cannot be opened later, either.
         let Ok(open) = PathFd::new(&path) else { continue };
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
         ruleset = ruleset.add_rule(PathBeneath::new(&open, access))?;

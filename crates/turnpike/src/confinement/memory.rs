@@ -1,20 +1,20 @@
-//! Memory of this process, which has keys in it: no core dump of it, no access by other processes
-//! of its user, and no new executable memory.
+//! Protection of this process's memory, which contains keys: no core dumps, no access by other
+//! processes of the same user, and no new executable memory.
 
 use std::io;
 
 use linux_net::refuse_executable_gain;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// Forbids core dumps of the process, ptrace(2) to all that lack `CAP_SYS_PTRACE`, and, where the
-/// kernel offers it (Linux 6.3), executable memory that was writable.
+/// Forbids core dumps of the process, and ptrace(2) except with `CAP_SYS_PTRACE`. On kernels with
+/// support (Linux 6.3) also forbids making writable memory executable.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses `PR_SET_DUMPABLE`.
 pub(super) fn protect() -> io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // For processes that start later. A sandbox may forbid the call; this process has no dump
-    // either way.
+    // For processes that start later. A sandbox may forbid the call, and this process has no core
+    // dumps in either case.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     refuse_executable_gain();
     Ok(())

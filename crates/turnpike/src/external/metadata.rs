@@ -1,5 +1,6 @@
-//! The public address from the metadata service of a cloud. It is asked only where the operator has
-//! named the cloud (`relay.external_metadata`): anything may answer at this address elsewhere.
+//! Public address from the metadata service of a cloud. The service is queried only if the operator
+//! has named the cloud (`relay.external_metadata`). Outside of clouds, any host could respond at
+//! its address.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -10,24 +11,24 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The service, in every cloud.
+/// Address and port of the metadata service in every cloud.
 const AT: (Ipv4Addr, u16) = (Ipv4Addr::new(169, 254, 169, 254), 80);
 
-/// Time for all requests about an address: the service is on the same host, and answers in
-/// milliseconds.
+/// Maximum time for all requests about an address. The service is on the same host, and responds
+/// within milliseconds.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
-/// Bytes of an answer: a host has a few interfaces with a few addresses.
+/// Maximum size of a response in bytes. A host has a few interfaces with a few addresses.
 const ANSWER_BYTES_MAX: u64 = 256 * 1024;
 
-/// Interfaces of a host that are asked about.
+/// Maximum number of a host's interfaces that are queried.
 const INTERFACES_MAX: usize = 64;
 
-/// Headers of a request, each with its line end.
+/// Headers of requests, each with a line break.
 const AZURE: &str = "Metadata: true\r\n";
 const GCP: &str = "Metadata-Flavor: Google\r\n";
 
-/// The public address that packets for `local` are sent to.
+/// Queries the public address whose packets reach the address `local`.
 pub(super) async fn ask(local: IpAddr, cloud: CloudMetadata) -> Result<IpAddr, String> {
     let IpAddr::V4(local) = local else {
         return Err("metadata services have public addresses of IPv4 alone".to_owned());
@@ -55,7 +56,7 @@ pub(super) async fn ask(local: IpAddr, cloud: CloudMetadata) -> Result<IpAddr, S
     Ok(ip.into())
 }
 
-/// IMDSv2: a token first, then the associations of each interface.
+/// Queries AWS by IMDSv2: first a token, then the associations of each interface.
 async fn aws(local: Ipv4Addr) -> Result<Ipv4Addr, String> {
     const MACS: &str = "/latest/meta-data/network/interfaces/macs/";
     let ttl = "X-aws-ec2-metadata-token-ttl-seconds: 60\r\n";
@@ -86,7 +87,7 @@ async fn azure(local: Ipv4Addr) -> Result<Ipv4Addr, String> {
     if found.is_ok() {
         return found;
     }
-    // Public addresses of the standard kind are known to the load balancer alone.
+    // Only the load balancer's metadata contain public addresses of the standard kind.
     let path = "/metadata/loadbalancer?api-version=2020-10-01";
     match get(path, AZURE).await {
         Ok(text) => of_azure_balancer(&json(&text)?, local),
@@ -111,7 +112,7 @@ fn of_azure_balancer(answer: &Value, local: Ipv4Addr) -> Result<Ipv4Addr, String
     public_of(addresses, ["privateIpAddress", "frontendIpAddress"], local)
 }
 
-/// The public address of the pair with this private one.
+/// Finds the public address that is paired with the private address `local`.
 fn public_of<'a>(
     mut pairs: impl Iterator<Item = &'a Value>,
     [private, public]: [&str; 2],
@@ -122,7 +123,8 @@ fn public_of<'a>(
     found.map_or_else(|| Err(without(local)), address)
 }
 
-/// There is no address translation in this cloud: a host has its public address.
+/// Checks the public address of a cloud without address translation, where both addresses are
+/// equal.
 fn of_hetzner(public: &str, local: Ipv4Addr) -> Result<Ipv4Addr, String> {
     let public = address(public)?;
     if public == local {
@@ -165,7 +167,7 @@ async fn exchange(method: &str, path: &str, headers: &str) -> Result<String, Str
     body(&String::from_utf8_lossy(&answer))
 }
 
-/// The body of a response with status 200.
+/// Returns the body of a response with status 200.
 fn body(response: &str) -> Result<String, String> {
     let broken = || "the metadata service does not speak HTTP".to_owned();
     let (head, body) = response.split_once("\r\n\r\n").ok_or_else(broken)?;
@@ -188,7 +190,7 @@ fn body(response: &str) -> Result<String, String> {
     Ok(body.to_owned())
 }
 
-/// The parts of a body in chunks (RFC 9112 §7.1).
+/// Joins the chunks of a body (RFC 9112 §7.1).
 fn unchunked(mut body: &str) -> Option<String> {
     let mut text = String::new();
     loop {

@@ -1,8 +1,9 @@
-//! Changes by operators wait during a hand-over.
+//! Lock that delays changes by operators during a hand-over.
 //!
-//! The successor reads files and rules while the predecessor serves, and would miss a change. After
-//! a rollback the predecessor carries the changes out. After a commit their callers get an error
-//! and repeat the request, and the successor gets the signals.
+//! The successor reads files and rules while the predecessor still serves, and would miss a later
+//! change. After a rollback the predecessor carries out the delayed changes. After a commit the
+//! callers get an error and repeat the request at the successor, which also receives the delayed
+//! signals.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,18 +31,18 @@ struct State {
     is_held: bool,
     /// True during a change. Only the main task makes changes: there is one at most.
     is_changing: bool,
-    /// True after a signal to end: no hand-over follows.
+    /// True after a signal to shut down: no hand-over follows.
     is_ending: bool,
-    /// Waiting signals.
+    /// Delayed signals.
     signals: BTreeSet<Signal>,
-    /// Time since which a change waits for the end of the hand-over.
+    /// Time since which a change has been waiting for the end of the hand-over.
     waits_since: Option<Instant>,
 }
 
-/// Permit for one change, until dropped.
+/// Permit for one change by an operator. Dropping the permit completes the change.
 pub(crate) struct Change(Arc<Shared>);
 
-/// Prevents changes, until dropped; for ever after [`make_final`](Self::make_final).
+/// Prevents changes until dropped, or permanently after [`make_final`](Self::make_final).
 pub(super) struct Hold(Option<Arc<Shared>>);
 
 impl Shared {
@@ -57,7 +58,7 @@ impl Changes {
         self.0.state().is_held
     }
 
-    /// Returns a permit for a change; `None` during a hand-over.
+    /// Returns a permit for a change, or `None` during a hand-over.
     pub(crate) fn begin(&self) -> Option<Change> {
         let mut state = self.0.state();
         if state.is_held {
@@ -67,7 +68,7 @@ impl Changes {
         Some(Change(Arc::clone(&self.0)))
     }
 
-    /// Notes that a change of an operator waits for the end of the hand-over.
+    /// Records that a change by an operator waits for the end of the hand-over.
     pub(crate) fn note_waiting(&self) {
         self.0.state().waits_since.get_or_insert_with(Instant::now);
     }
@@ -77,28 +78,28 @@ impl Changes {
         self.0.state().waits_since.is_some_and(|since| since.elapsed() > patience)
     }
 
-    /// Stores a signal for after the hand-over.
+    /// Stores a signal until the hand-over is over.
     pub(crate) fn keep(&self, signal: Signal) {
         self.0.state().signals.insert(signal);
     }
 
-    /// Returns a stored signal after the hand-over.
+    /// Returns a stored signal, or `None` during a hand-over.
     pub(crate) fn kept_signal(&self) -> Option<Signal> {
         let mut state = self.0.state();
         if state.is_held { None } else { state.signals.pop_first() }
     }
 
-    /// Notes a signal to end: a hand-over in progress is rolled back.
+    /// Records a signal to shut down: a hand-over in progress is rolled back.
     pub(crate) fn end(&self) {
         self.0.state().is_ending = true;
     }
 
-    /// Returns true after a signal to end.
+    /// Returns true after a signal to shut down.
     pub(super) fn is_ending(&self) -> bool {
         self.0.state().is_ending
     }
 
-    /// Returns the waiting signals, for the successor.
+    /// Returns the delayed signals, for the successor.
     pub(super) fn signals(&self) -> BTreeSet<Signal> {
         self.0.state().signals.clone()
     }
@@ -108,7 +109,7 @@ impl Changes {
         self.0.released.notified().await;
     }
 
-    /// Prevents changes, after the current one.
+    /// Prevents changes. Blocks until the current change is complete.
     pub(super) fn hold(&self) -> Hold {
         let mut state = self.0.state();
         (state.is_held, state.waits_since) = (true, None);
@@ -127,7 +128,7 @@ impl Drop for Change {
 }
 
 impl Hold {
-    /// Prevents changes for ever: the successor serves.
+    /// Prevents changes permanently, because the successor serves from now on.
     pub(super) fn make_final(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! Predecessor: hands everything over to a successor, or rolls back.
+//! Predecessor's side of a hand-over: exports everything to a successor, or rolls back.
 
 use std::collections::HashSet;
 use std::io;
@@ -35,26 +35,29 @@ use crate::offload::KernelPath;
 use crate::start_facts;
 use crate::tables::LastRead;
 
-/// Time until packets of the pause are served, and receive buffers are restored.
+/// Time after which the packets of the pause are served, and receive buffers get their configured
+/// sizes again.
 const PAUSE_SERVED: Duration = Duration::from_secs(1);
 
-/// Interval of looks for waiting changes during the preparation of a successor.
+/// Interval of checks for waiting changes during the preparation of a successor.
 const PREPARATION_LOOK: Duration = Duration::from_millis(200);
 
-/// Longest time that a change by an operator waits for the preparation of a successor: commands
-/// wait some 15 seconds for an answer.
+/// Maximum time for which a change by an operator waits for the preparation of a successor.
+/// Commands wait about 15 seconds for a response.
 const CHANGES_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Pause after a process that could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Second descriptors of a worker's listeners.
+/// Duplicated descriptors of a worker's listeners.
 #[derive(Debug)]
 pub(crate) struct ListenerCopies(Vec<(ListenerName, OwnedFd)>);
 
 impl ListenerCopies {
+    /// Duplicates the descriptors of a worker's listeners.
+    ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub(crate) fn of(
         udp: &[Listener],
         tcp: &[TcpListener],
@@ -69,66 +72,67 @@ impl ListenerCopies {
         udp.chain(tcp).chain(shared).map(copy).collect::<io::Result<_>>().map(Self)
     }
 
-    /// The listeners for UDP, with their addresses.
+    /// Returns the UDP listeners and their addresses.
     pub(crate) fn udp(&self) -> impl Iterator<Item = (SocketAddr, &OwnedFd)> {
         let is_udp = |((kind, _), _): &&(ListenerName, OwnedFd)| *kind == ListenerKind::Udp;
         self.0.iter().filter(is_udp).map(|((_, at), fd)| (*at, fd))
     }
 }
 
-/// Outcome of a hand-over.
+/// Outcome of a completed hand-over.
 #[derive(Debug)]
 pub(crate) struct HandoverReport {
     /// Process id of the successor.
     pub(crate) to: u32,
-    /// Allocations that it has.
+    /// Number of allocations that the successor has received.
     pub(crate) allocations: usize,
-    /// Time in which no process served.
+    /// Duration of the pause in which no process served.
     pub(crate) pause: Duration,
-    /// Resolved after the notification of the service manager.
+    /// Channel on which the main task confirms that the service manager has been notified of the
+    /// successor.
     pub(crate) told: oneshot::Sender<()>,
 }
 
-/// Parts of the data plane for a successor.
+/// Parts of the data plane that a successor receives.
 pub(crate) struct WorkersExport {
-    /// The workers.
+    /// Channels to the workers.
     pub(crate) channels: WorkerChannels,
-    /// Listeners of the workers.
+    /// Listeners of each worker.
     pub(crate) listeners: Vec<ListenerCopies>,
     /// Key of nonces.
     pub(crate) nonce_key: Secret<[u8; 32]>,
     /// Settings of the relay sockets.
     pub(crate) relay_sockets: RelaySettings,
-    /// Receive buffer of each listener in bytes.
+    /// Configured receive buffer of each listener, in bytes.
     pub(crate) receive_buffer: usize,
 }
 
-/// Parts of the server for a successor.
+/// Parts of the server that a successor receives.
 pub(crate) struct ServerExport {
     pub(crate) workers: WorkersExport,
-    /// Listeners of HTTP, and what serves them here.
+    /// HTTP listeners, by address.
     pub(crate) services: Vec<(SocketAddr, OwnedFd)>,
     pub(crate) serving: Vec<AbortHandle>,
-    /// Paths of Unix sockets.
+    /// Paths of Unix sockets that pass to the successor.
     pub(crate) paths: Vec<PassedOn>,
     pub(crate) kernel_path: KernelPath,
-    /// Counters and drain.
+    /// Access to the counters, the drain and the orders of operators.
     pub(crate) handle: Handle,
     pub(crate) tables: LastRead,
     pub(crate) changes: Changes,
 }
 
-/// Hand-overs are possible as long as this is there. Without it listeners and the kernel path are
-/// free to end.
+/// Guard that keeps hand-overs possible. Dropping the guard releases the listeners and the kernel
+/// path.
 pub(crate) struct Handovers(Arc<Mutex<Option<ServerExport>>>);
 
 impl Handovers {
-    /// Exports everything for a process that starts after this one: `keep` stores it. Returns the
-    /// number of allocations.
+    /// Exports everything for a process that starts after this process exits. `keep` stores the
+    /// parked state. Returns the number of allocations.
     ///
     /// # Errors
-    /// An upgrade is in progress, or a worker does not answer: nothing has changed. Or it cannot be
-    /// stored: the calls have ended.
+    /// An upgrade is in progress, or a worker does not respond: nothing has changed. Or `keep`
+    /// failed: the calls have ended.
     pub(crate) fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let Ok(export) = self.0.try_lock() else {
             return Err(io::Error::other("an upgrade goes on at this moment"));
@@ -139,20 +143,21 @@ impl Handovers {
         }
     }
 
-    /// The listeners, for a keeper.
+    /// Returns access to the listeners, for a keeper.
     pub(super) fn listener_offer(&self) -> ListenerOffer {
         ListenerOffer(Arc::downgrade(&self.0))
     }
 }
 
-/// The listeners, as long as this process has them.
+/// Access to the listeners while this process has them.
 pub(super) struct ListenerOffer(Weak<Mutex<Option<ServerExport>>>);
 
 impl ListenerOffer {
-    /// Offers them to a keeper. Returns false during an upgrade, and after the commit.
+    /// Sends the offer and listeners to a keeper. Returns false during an upgrade, and after the
+    /// commit.
     ///
     /// # Errors
-    /// The connection is closed.
+    /// The keeper has closed the connection.
     pub(super) fn offer(&self, outlet: &mut impl Outlet) -> io::Result<bool> {
         let export = self.0.upgrade();
         let export = export.as_ref().and_then(|export| export.try_lock().ok());
@@ -165,7 +170,7 @@ impl ListenerOffer {
 
 impl Drop for Handovers {
     fn drop(&mut self) {
-        // A hand-over in progress fails with the exit of the process.
+        // A hand-over in progress fails when the process exits.
         if let Ok(mut export) = self.0.try_lock() {
             *export = None;
         }
@@ -178,16 +183,16 @@ impl ServerExport {
         let all = self.workers.listeners.iter().flat_map(|copies| &copies.0);
         let udp =
             all.filter(|((kind, _), _)| matches!(kind, ListenerKind::Udp | ListenerKind::Shared));
-        // Without descriptors left the buffers are unchanged.
+        // If no descriptors are left, the buffers are unchanged.
         let copies = udp.filter_map(|(_, fd)| fd.try_clone().ok()).collect();
         self.kernel_path.force_receive_buffers(copies, bytes);
     }
 
-    /// Waits for successors, on a separate thread. `behind_a_pause`: this process is a successor
-    /// itself.
+    /// Starts a thread that waits for successors. `behind_a_pause` is true if this process is a
+    /// successor. A second thread then restores the receive buffers after the pause.
     ///
     /// # Errors
-    /// No thread left.
+    /// The process has no thread left.
     pub(crate) fn start(
         self,
         listener: UnixListener,
@@ -200,7 +205,7 @@ impl ServerExport {
             let served = Arc::clone(&export);
             let restore = move || {
                 thread::sleep(PAUSE_SERVED);
-                // After another hand-over nothing is left to restore.
+                // After another hand-over no buffer must be restored.
                 let export = served.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(server) = &*export {
                     server.set_room(server.workers.receive_buffer);
@@ -211,7 +216,7 @@ impl ServerExport {
         let serve = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
-                    // No descriptors left: another try would fail immediately.
+                    // No descriptors are left: another attempt would fail immediately.
                     thread::sleep(ACCEPT_PAUSE);
                     continue;
                 };
@@ -224,7 +229,7 @@ impl ServerExport {
                     }
                     Ok(false) => {}
                     Err(error) => {
-                        // The successor may have set other sizes.
+                        // The successor may have set other buffer sizes.
                         server.set_room(server.workers.receive_buffer);
                         tracing::warn!(
                             "the next process did not take over, and this one goes on: {error}"
@@ -237,7 +242,12 @@ impl ServerExport {
         Ok(handovers)
     }
 
-    /// Hands everything over to one process; false if it has only connected.
+    /// Hands everything over to one connecting process. Returns false if the process only requested
+    /// the start facts, or disconnected without a message.
+    ///
+    /// # Errors
+    /// The successor failed, or a step took too long. This process has rolled back and continues to
+    /// serve.
     fn hand_over(
         &self,
         stream: UnixStream,
@@ -251,7 +261,7 @@ impl ServerExport {
         };
         if feeds {
             let facts: Vec<_> = start_facts::own().iter().map(AsFd::as_fd).collect();
-            // A command that has exited has not started a successor.
+            // A command that has exited did not start a successor, so the error has no effect.
             let _ = wire.send_descriptors(&facts);
             return Ok(false);
         }
@@ -263,7 +273,7 @@ impl ServerExport {
         self.offer(&mut wire, &[io::stderr().as_fd()])?;
         self.wait_for_preparation(&mut wire)?;
         let (copied, received) = sync_channel(COPIES_WAITING);
-        // Closed after the commit.
+        // Descriptors to close after the commit, because closing them takes time.
         let mut sent = Vec::new();
         self.copy(&mut wire, (copied, &received), &mut sent)
             .and_then(|()| wire.expect(Step::Pause))
@@ -271,7 +281,7 @@ impl ServerExport {
         let since = Instant::now();
         let exports = self.export()?;
         let allocations = count(&exports);
-        // Snapshots of before the pause.
+        // Copies from before the pause must precede the last snapshots.
         send_all(&mut wire, received.try_iter(), News::Snapshot, &mut sent)
             .and_then(|()| send_all(&mut wire, exports, News::Last, &mut sent))
             .and_then(|()| wire.expect(Step::Ready))
@@ -284,17 +294,20 @@ impl ServerExport {
         self.serving.iter().for_each(AbortHandle::abort);
         self.kernel_path.end();
         let (told, heard) = oneshot::channel();
-        // A server that ends has no process to tell.
+        // During a shutdown the main task no longer receives reports.
         if done.send(HandoverReport { to: process, allocations, pause, told }).is_ok() {
             let _ = heard.blocking_recv();
         }
-        // It can do without.
+        // The successor serves even if this message is lost.
         let _ = wire.send(&Step::Released);
         Ok(true)
     }
 
-    /// Waits until the successor is prepared. A change by an operator waits a few seconds for that:
-    /// then the hand-over is given up.
+    /// Waits until the successor is prepared.
+    ///
+    /// # Errors
+    /// A change by an operator has waited longer than [`CHANGES_WAIT_MAX`], or the successor takes
+    /// longer than [`PREPARATION_MAX`], or disconnects.
     fn wait_for_preparation(&self, wire: &mut Wire) -> io::Result<()> {
         let until = Instant::now() + PREPARATION_MAX;
         while !wire.is_readable(PREPARATION_LOOK)? {
@@ -310,7 +323,7 @@ impl ServerExport {
         wire.expect(Step::Copy)
     }
 
-    /// Lets the successor serve.
+    /// Sends orders, counters and the commit, after which the successor serves.
     fn commit(&self, wire: &mut Wire) -> io::Result<()> {
         if self.changes.is_ending() {
             return Err(io::Error::other("this server was told to end meanwhile"));
@@ -324,7 +337,8 @@ impl ServerExport {
         wire.send(&Step::Commit)
     }
 
-    /// Sends the counters, and the progress by the kernel path, which `ends` or continues.
+    /// Sends the counters, and the progress of allocations through the kernel path. `ends` is true
+    /// if the kernel path stops, and false if it continues.
     fn send_progress(&self, outlet: &mut impl Outlet, ends: bool) -> io::Result<()> {
         let progress = self.workers.channels.last_progress(ends)?;
         let totals = self.handle.workers.all_totals(self.kernel_path.watch().as_deref());
@@ -332,13 +346,13 @@ impl ServerExport {
         outlet.send(&News::Progress(progress))
     }
 
-    /// Exports everything for a process that starts after the end of this one. Returns the number
-    /// of allocations.
+    /// Exports everything for a process that starts after this process exits. Returns the number of
+    /// allocations.
     fn park(&self, keep: impl FnOnce(&Parked) -> io::Result<()>) -> io::Result<usize> {
         let mut parking = Parking::new()?;
         let path = self.kernel_path.park();
         parking.send(&Origin::here(Clock::instant(), path.is_some()))?;
-        // The offer has all of them.
+        // The offer lists all unconfirmed users.
         drop(self.handle.pass_on_users());
         self.offer(&mut parking, &[])?;
         let exports = self.export()?;
@@ -358,14 +372,14 @@ impl ServerExport {
         if kept.is_ok() && path.is_some() {
             self.kernel_path.leave();
         }
-        // Also after an error: the successor may get the keys of connections all the same, and two
-        // processes would use them.
+        // Commits even after an error. The successor may have received the keys of connections
+        // nevertheless, and two processes must not use the same keys.
         self.workers.channels.commit();
         kept.map(|()| allocations)
     }
 
-    /// Sends snapshots of all allocations while the workers serve, until those of each worker were
-    /// complete.
+    /// Sends snapshots while the workers serve, until a complete snapshot of every worker's
+    /// allocations has been sent.
     fn copy(
         &self,
         wire: &mut Wire,
@@ -389,7 +403,7 @@ impl ServerExport {
         Ok(())
     }
 
-    /// Exports the workers; from here on no process serves.
+    /// Pauses the workers and exports their state. From now on no process serves.
     fn export(&self) -> io::Result<Vec<Export<OwnedFd>>> {
         self.set_room(PAUSE_ROOM.max(self.workers.receive_buffer));
         let exports = self.workers.channels.export();
@@ -407,9 +421,9 @@ impl ServerExport {
         self.paths.iter().for_each(|path| path.set(passed_on));
     }
 
-    /// Sends the listeners, and `others` after them.
+    /// Sends the offer, the listeners, and then the descriptors `others`.
     fn offer(&self, outlet: &mut impl Outlet, others: &[BorrowedFd<'_>]) -> io::Result<()> {
-        // This process duplicates most of its descriptors, for the successor.
+        // This process duplicates most of its descriptors for the successor.
         let descriptors = open_descriptors();
         make_room(descriptors);
         let listeners = &self.workers.listeners;
@@ -434,7 +448,7 @@ fn count(exports: &[Export<OwnedFd>]) -> usize {
     exports.iter().map(|export| export.snapshot.total as usize).sum()
 }
 
-/// Sends exports. Their descriptors are added to `sent`.
+/// Sends exports, and adds the descriptors to `sent`.
 fn send_all(
     outlet: &mut impl Outlet,
     exports: impl IntoIterator<Item = Export<OwnedFd>>,

@@ -1,4 +1,4 @@
-//! Successor: imports everything, or exits without effects.
+//! Successor's side of a hand-over: imports everything, or exits without effects.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -33,35 +33,35 @@ use crate::upgrade_command;
 /// Listeners of one worker.
 type Listeners = Vec<(ListenerName, OwnedFd)>;
 
-/// The server whose place this process takes.
+/// Server that this process replaces.
 pub(crate) struct Predecessor {
     source: Source,
     nonce_key: Secret<[u8; 32]>,
     workers: Vec<Listeners>,
     services: Vec<(SocketAddr, OwnedFd)>,
-    /// Settings of its relay sockets.
+    /// Settings of the predecessor's relay sockets.
     relay_sockets: RelaySettings,
-    /// Standard error of a live predecessor.
+    /// Standard error of a running predecessor.
     errors: Option<OwnedFd>,
-    /// Kernel path that continues without a process.
+    /// Kernel path that continues to relay without a process.
     kernel_path: Option<ParkedPath>,
-    /// Counters; `None`: they start at 0.
+    /// Counters of the predecessor. `None` means that counters start at 0.
     totals: Option<EarlierTotals>,
-    /// Rules of the user database.
+    /// Rules of the user database, as last read.
     tables: Option<LastRows>,
-    /// Users whom the database has to confirm.
+    /// Users that the database must confirm.
     unconfirmed: UnconfirmedUsers,
-    /// Orders of operators.
+    /// Orders of operators that this process must continue to obey.
     orders: Orders,
 }
 
-/// Source of the messages.
+/// Source of the predecessor's messages.
 enum Source {
-    /// Live predecessor, which serves until the commit.
+    /// Running predecessor, which serves until the commit.
     Running(Wire),
-    /// Stored by a predecessor that has ended.
+    /// Parked state of an exited predecessor.
     Ended(Found, Origin),
-    /// Keeper of a predecessor that has died.
+    /// Keeper of a dead predecessor.
     Kept(Wire, Origin),
 }
 
@@ -82,11 +82,11 @@ impl Inlet for Source {
 }
 
 impl Source {
-    /// Lets a keeper close its sockets.
+    /// Instructs a keeper to close the sockets of the calls. Other sources are not notified.
     fn discard(&mut self) {
         match self {
             Self::Kept(wire, _) => {
-                // A closed connection has closed everything.
+                // A keeper that has closed the connection has closed the sockets as well.
                 let _ = wire.send(&Step::Discard).and_then(|()| wire.expect(Step::Released));
             }
             Self::Running(_) | Self::Ended(..) => {}
@@ -95,11 +95,11 @@ impl Source {
 }
 
 impl Predecessor {
-    /// Meets the server that listens at this socket.
+    /// Connects to the running server at `socket`, and receives its offer.
     ///
     /// # Errors
-    /// The socket has no server, or the server's messages have another form, or the server is in
-    /// another network namespace. The server continues to serve.
+    /// No server listens at the socket, the server's messages have another form, or the server is
+    /// in another network namespace. The server continues to serve.
     pub(crate) fn meet(socket: &Path) -> Result<Self> {
         let met = UnixStream::connect(socket).and_then(Wire::new).and_then(|mut wire| {
             wire.send(&Hello::new(false))?;
@@ -118,21 +118,21 @@ impl Predecessor {
         if is_own { Ok(predecessor) } else { Err(other_network(predecessor.process())) }
     }
 
-    /// Reads the parts that a process has left at its end.
+    /// Reads the offer from parked state.
     ///
     /// # Errors
-    /// The messages are of another form, or incomplete: the sockets are closed.
+    /// The messages have another form or are incomplete. The sockets are closed.
     pub(crate) fn find(parked: Parked) -> io::Result<Self> {
         let mut found = Found::open(parked)?;
         let origin = found.receive()?;
         Self::read_offer(Source::Ended(found, origin))
     }
 
-    /// Asks the keeper at this socket for the parts of a process that has died; `None` if there is
-    /// nothing, or no keeper.
+    /// Requests the offer of a dead predecessor from the keeper at `socket`. Returns `None` if the
+    /// keeper has no calls, or no keeper listens.
     ///
     /// # Errors
-    /// The messages are of another form, or incomplete.
+    /// The messages have another form or are incomplete.
     pub(crate) fn ask_keeper(socket: &Path) -> io::Result<Option<Self>> {
         let mut wire = match UnixStream::connect(socket) {
             Ok(stream) => Wire::new(stream)?,
@@ -176,11 +176,11 @@ impl Predecessor {
     }
 
     /// Returns true if the listeners belong to the network namespace of this process. Sockets of
-    /// another namespace continue to work there, but new relays would not reach its clients and
-    /// peers.
+    /// another namespace continue to work there, but the clients and peers of that namespace would
+    /// not reach new relays.
     ///
     /// # Errors
-    /// A listener's descriptor belongs to no socket.
+    /// A listener's descriptor does not refer to a socket.
     pub(crate) fn is_of_own_network(&self) -> io::Result<bool> {
         let of_workers = self.workers.iter().flatten().map(|(_, listener)| listener);
         let services = self.services.iter().map(|(_, listener)| listener);
@@ -192,21 +192,22 @@ impl Predecessor {
         Ok(true)
     }
 
-    /// Discards everything. A keeper closes its sockets, which would keep ports in use.
+    /// Discards everything. A keeper closes its sockets, which would otherwise keep ports in use.
     pub(crate) fn discard(self) {
         let Self { mut source, workers, services, .. } = self;
         drop((workers, services));
         source.discard();
     }
 
-    /// Returns a listener of a keeper that conflicts with one of these, and that one.
+    /// Returns a keeper's unused listener that overlaps with an address of `listeners` or
+    /// `services`, and that address.
     pub(crate) fn in_the_way(
         &self,
         listeners: &[SocketAddr],
         services: &[SocketAddr],
     ) -> Option<(SocketAddr, SocketAddr)> {
         if !matches!(self.source, Source::Kept(..)) {
-            // The others go when this process closes them.
+            // Listeners of other sources are closed when this process closes its descriptors.
             return None;
         }
         let of_workers = self.workers.iter().flatten().filter(|((kind, _), _)| kind.is_public());
@@ -220,8 +221,8 @@ impl Predecessor {
         })
     }
 
-    /// Closes its listeners at other addresses than these. They would be in the way of new ones
-    /// that overlap.
+    /// Closes the listeners at addresses outside `listeners` and `services`. These listeners would
+    /// prevent new listeners at overlapping addresses.
     #[must_use]
     pub(crate) fn with_listeners_at(
         mut self,
@@ -238,7 +239,7 @@ impl Predecessor {
         self
     }
 
-    /// Returns the process id.
+    /// Returns the process id of the predecessor.
     pub(crate) const fn process(&self) -> u32 {
         match &self.source {
             Source::Running(wire) => wire.process(),
@@ -246,7 +247,7 @@ impl Predecessor {
         }
     }
 
-    /// Returns the end of service; `None`: the predecessor serves.
+    /// Returns the time at which the predecessor stopped serving, or `None` if it serves.
     pub(crate) const fn silent_since(&self) -> Option<Instant> {
         match &self.source {
             Source::Running(_) => None,
@@ -254,33 +255,33 @@ impl Predecessor {
         }
     }
 
-    /// The number of its workers: as many as this process has, since the kernel spreads clients
-    /// over their sockets.
+    /// Returns the number of the predecessor's workers. This process must have the same number,
+    /// because the kernel distributes clients over the workers' sockets.
     pub(crate) const fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// Key of the nonces that clients have.
+    /// Returns the key of the nonces that clients have.
     pub(crate) fn nonce_key(&self) -> Secret<[u8; 32]> {
         self.nonce_key
     }
 
-    /// Returns true if the predecessor has this listener.
+    /// Returns true if the predecessor has the listener.
     pub(crate) fn has(&self, listener: ListenerName) -> bool {
         self.workers.iter().flatten().any(|(name, _)| *name == listener)
     }
 
-    /// Takes a listener of a worker.
+    /// Removes and returns a listener of a worker.
     pub(crate) fn take(&mut self, worker: usize, listener: ListenerName) -> Option<OwnedFd> {
         take_out(self.workers.get_mut(worker)?, &listener)
     }
 
-    /// The listener for HTTP at an address.
+    /// Removes and returns the HTTP listener at an address.
     pub(crate) fn take_service(&mut self, at: SocketAddr) -> Option<OwnedFd> {
         take_out(&mut self.services, &at)
     }
 
-    /// Rules of its user database, as it has read them last.
+    /// Returns the rules of the predecessor's user database, as last read.
     pub(crate) const fn tables(&self) -> Option<&LastRows> {
         match &self.source {
             Source::Kept(_, Origin { orders: Orders { tables: Some(later), .. }, .. }) => {
@@ -290,7 +291,8 @@ impl Predecessor {
         }
     }
 
-    /// Users whom its database had to confirm before earlier keys count in an outage.
+    /// Returns the users that the predecessor's database must confirm before earlier keys of these
+    /// users are valid in an outage.
     pub(crate) const fn unconfirmed(&self) -> &UnconfirmedUsers {
         match &self.source {
             Source::Kept(_, origin) => &origin.orders.unconfirmed,
@@ -298,17 +300,17 @@ impl Predecessor {
         }
     }
 
-    /// Settings of its relay sockets.
+    /// Returns the settings of the predecessor's relay sockets.
     pub(crate) const fn relay_settings(&self) -> RelaySettings {
         self.relay_sockets
     }
 
     /// Imports everything into `workers`, one for each worker of the predecessor. No process serves
-    /// from the returned time until the [commit](Self::commit).
+    /// between the returned time and the [commit](Self::commit). If the state of an exited or dead
+    /// predecessor is incomplete, the workers without a part start empty.
     ///
     /// # Errors
-    /// The predecessor continues. Without the parts of a process that has ended this one starts
-    /// without them.
+    /// The running predecessor failed or does not respond. It rolls back and continues to serve.
     pub(crate) fn import(&mut self, workers: &[SyncSender<Update>]) -> io::Result<Instant> {
         let all = || (0..).map(WorkerId).take(workers.len()).collect::<BTreeSet<_>>();
         if let Source::Running(wire) = &mut self.source {
@@ -344,8 +346,9 @@ impl Predecessor {
         }
     }
 
-    /// Receives snapshots until those of all `missing` workers were complete, while the predecessor
-    /// serves, or in the pause the last of each.
+    /// Receives snapshots for the `missing` workers. Outside the pause, the call returns after a
+    /// complete snapshot of each worker's allocations. In the pause, the call returns after the
+    /// last snapshot of each worker.
     fn receive_snapshots(
         &mut self,
         workers: &[SyncSender<Update>],
@@ -379,7 +382,8 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Receives the progress that the kernel path has made since.
+    /// Receives orders and counters, if sent, and then the progress of allocations through the
+    /// kernel path since the last snapshots.
     fn receive_progress(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let mut news = self.source.receive()?;
         if let News::Orders(orders) = news {
@@ -402,8 +406,9 @@ impl Predecessor {
         all.try_for_each(|(worker, progress)| give(workers, worker, Update::Progress(progress)))
     }
 
-    /// Receives the kernel's part of a process that has ended: the last progress, unless it died,
-    /// and the path itself if it continues.
+    /// Receives the kernel path of a predecessor that no longer runs. An exited predecessor has
+    /// also parked its last progress. The descriptors of the path follow if the path continues to
+    /// relay.
     fn receive_kernel_path(&mut self, workers: &[SyncSender<Update>]) -> io::Result<()> {
         let continues = match &self.source {
             Source::Running(_) => return Ok(()),
@@ -424,11 +429,12 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Asks for the commit, and passes the last news to the `workers`. Then this process serves,
-    /// and has the standard error of the predecessor.
+    /// Requests the commit, and passes the last progress to the `workers`. Afterwards this process
+    /// serves, with the predecessor's standard error.
     ///
     /// # Errors
-    /// The predecessor has rolled back: this process may not serve.
+    /// The predecessor has rolled back, or `turnpike upgrade` has exited. This process must not
+    /// serve.
     pub(crate) fn commit(mut self, workers: &[SyncSender<Update>]) -> io::Result<Retiring> {
         if let Source::Running(wire) = &mut self.source {
             if upgrade_command::is_abandoned() {
@@ -445,7 +451,7 @@ impl Predecessor {
             Source::Ended(..) => return Ok(Retiring::ended(self.kernel_path, self.totals)),
         };
         wire.expect(Step::Commit)?;
-        // After the commit nothing may fail.
+        // After the commit no step may fail.
         if let Some(Err(error)) = self.errors.as_ref().map(rustix::stdio::dup2_stderr) {
             tracing::warn!("the log goes to the standard error of the upgrade: {error}");
         }
@@ -453,15 +459,23 @@ impl Predecessor {
     }
 }
 
-/// Passes an update to a worker. The thread of a worker that could not be built reports that.
+/// Passes an update to a worker. A worker that could not be built is ignored, because its own
+/// thread reports the failure.
+///
+/// # Errors
+/// The predecessor has more workers than this process.
 fn give(workers: &[SyncSender<Update>], worker: WorkerId, update: Update) -> io::Result<()> {
     let worker = workers.get(usize::from(worker.0)).ok_or_else(out_of_turn)?;
     let _ = worker.send(update);
     Ok(())
 }
 
-/// Waits until all workers have taken what they were given: they open and watch sockets, which
-/// takes longer than to pass them, and in the pause packets would wait for it.
+/// Waits until all workers have processed their updates. Workers open and register sockets, which
+/// takes longer than receiving them. Without this wait packets would wait for the workers in the
+/// pause.
+///
+/// # Errors
+/// A worker takes longer than [`PATIENCE`].
 fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
     let (answer, answers) = sync_channel(workers.len());
     for worker in workers {
@@ -471,7 +485,7 @@ fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
     loop {
         match answers.recv_timeout(PATIENCE) {
             Ok(()) => {}
-            // All have answered, or have ended, which is noticed later.
+            // Every worker has replied, or has exited, which is detected later.
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
                 return Err(io::Error::other("a worker does not take what it is given"));
@@ -480,15 +494,15 @@ fn wait_for_workers(workers: &[SyncSender<Update>]) -> io::Result<()> {
     }
 }
 
-/// Returns true if only one of two sockets of one protocol can be bound.
+/// Returns true if two sockets of the same protocol cannot both be bound to these addresses.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port()
         && (one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4())
 }
 
-/// Refusal of an upgrade from another network namespace. `process`: id of the running server, 0 if
-/// the PID namespace of this process does not contain it.
+/// Returns the error of an upgrade from another network namespace. `process` is the id of the
+/// running server, or 0 if the PID namespace of this process does not contain that server.
 fn other_network(process: u32) -> Failure {
     let what = anyhow!("the running server is in another network namespace than this process");
     let id = if process == 0 { "PID".to_owned() } else { process.to_string() };
@@ -498,7 +512,7 @@ fn other_network(process: u32) -> Failure {
     ))
 }
 
-/// No process listens at a socket.
+/// Returns true if no process listens at a socket.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
 }

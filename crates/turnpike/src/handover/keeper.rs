@@ -1,25 +1,26 @@
-//! The keeper: a small process that has copies of a server's calls, and gives them to the next
-//! server when that one has died.
+//! Keeper process: retains copies of a server's calls, and passes these copies to the successor
+//! after a crash.
 //!
 //! ```text
-//! a server                                  the keeper
-//! Hello (feeds), Offer, listeners -->
-//!                                       <-- Copy
-//! News; again and again                 -->
-//! (dies)                                    keeps everything for a while
+//! a server                                   the keeper
+//! Hello (feeds), Offer, listeners       -->
+//!                                       <--  Copy
+//! News, repeatedly                      -->
+//! (dies)                                     retains everything for 60 s
 //!
-//! the successor                         <--
-//! Hello                           -->
-//!                                       <-- Origin, Offer, listeners
+//! the successor
+//! Hello                                 -->
+//!                                       <--  Origin, Offer, listeners
 //! Copy                                  -->
-//!                                       <-- the last snapshot of each worker
-//! Ready: serves                         --> waits for the copies of this server
+//!                                       <--  the last snapshot of each worker
+//! Ready: serves                         -->  waits for the copies of this server
 //! ```
 //!
-//! A server that cannot serve these calls, since its listeners are others, sends Discard instead of
-//! Copy, and waits for Released: the ports are free then.
+//! A server that cannot serve these calls, because its listeners differ, sends Discard instead of
+//! Copy. The server then waits for Released, after which the ports are free.
 //!
-//! It takes no part in what is relayed: packets wait in the sockets while no server is there.
+//! The keeper does not relay. While no server runs, packets wait in the receive buffers of the
+//! sockets.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,17 +42,19 @@ use super::passing::{Inlet as _, Outlet as _};
 use super::wire::{Wire, unexpected};
 use super::{PAUSE_ROOM, PREPARATION_MAX};
 
-/// Deadline for the next server. Calls without data for so long have ended for their users.
+/// Maximum time for which calls wait for a successor. After so long without data, users have hung
+/// up.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// Servers that get the same calls. If the second dies as well, the calls may be the cause.
+/// Maximum number of servers that get the same calls. If the second server dies as well, the calls
+/// may be the cause.
 const TRIES_MAX: u32 = 2;
 
-/// A server that dies within this time of taking calls over may have died of them: nearly all send
-/// packets within it, and clients ask for permissions and channels.
+/// Time after taking over calls within which a server's death may be due to these calls. Nearly all
+/// clients send packets, or request permissions and channels, within this time.
 const EARLY_DEATH: Duration = Duration::from_secs(10);
 
-/// Pause after a connection that could not be accepted.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Copies of a server's calls.
@@ -60,31 +63,32 @@ struct Holding {
     offer: Offer,
     listeners: Vec<OwnedFd>,
     workers: BTreeMap<WorkerId, KeptWorker<OwnedFd>>,
-    /// Descriptors by which its kernel path goes on without it.
+    /// Descriptors of a kernel path that continues without the server.
     kernel_path: Vec<OwnedFd>,
-    /// Servers that have got it and have not served.
+    /// Number of servers that got these calls and failed to serve, or died early.
     tries: u32,
 }
 
-/// Calls of a server that has died, and the server that has taken some over.
+/// State of the keeper: the calls of a dead server, and the last server that got calls.
 #[derive(Default)]
 struct Kept {
     holding: Option<Holding>,
     taker: Option<Taker>,
 }
 
-/// A server that has taken calls over.
+/// Server that has received calls from the keeper.
 struct Taker {
     process: u32,
     at: Instant,
-    /// Servers that have got the same calls, with this one.
+    /// Number of servers that got the same calls, including this server.
     tries: u32,
-    /// The calls, until its own copies come.
+    /// The passed calls, until the server sends its copies.
     given: Option<Holding>,
 }
 
 impl Kept {
-    /// Servers that have died with the calls of this process, which dies now.
+    /// Returns the number of servers that have died with the calls of `process`, which dies now.
+    /// Returns 0 if the process has served for longer than [`EARLY_DEATH`].
     fn tries(&self, process: u32, now: Instant) -> u32 {
         let taker = self.taker.as_ref().filter(|taker| {
             taker.process == process && now.saturating_since(taker.at) < EARLY_DEATH
@@ -92,7 +96,7 @@ impl Kept {
         taker.map_or(0, |taker| taker.tries)
     }
 
-    /// Takes the calls that a server has got.
+    /// Removes and returns the calls that were passed to the server `process`.
     fn given_to(&mut self, process: u32) -> Option<Holding> {
         self.taker.as_mut().filter(|taker| taker.process == process)?.given.take()
     }
@@ -100,7 +104,8 @@ impl Kept {
 
 type Orphans = Arc<Mutex<Kept>>;
 
-/// Serves one server after another, and the next one while the last is there.
+/// Serves each connecting server on a separate thread, because a successor can connect while the
+/// predecessor is still connected.
 pub(crate) fn keep(listener: &UnixListener) {
     let orphans = Orphans::default();
     for stream in listener.incoming() {
@@ -114,7 +119,7 @@ pub(crate) fn keep(listener: &UnixListener) {
             thread::Builder::new().name("server".to_owned()).spawn(serve)
         });
         if served.is_err() {
-            // No descriptors or threads left: it would be so again at once.
+            // No descriptors or threads are left: another attempt would fail immediately.
             sleep(ACCEPT_PAUSE);
         }
     }
@@ -136,16 +141,17 @@ fn serve(stream: UnixStream, orphans: &Orphans) -> io::Result<()> {
     }
 }
 
-/// Keeps the copies of a server, and its calls when it dies.
+/// Stores the copies that a server sends, and retains its calls when the server dies.
 fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
     let process = from.process;
     let mut holding = Holding::receive(&mut wire, from)?;
-    // Before the server closes the connection by which it has received them.
+    // The passed calls are the base of the server's copies. They are removed before the server
+    // closes the connection over which it received them: see `attend`.
     if let Some(given) = lock(orphans).given_to(process) {
         let earlier = given.workers.into_iter();
         holding.workers = earlier.map(|(id, worker)| (id, worker.for_successor())).collect();
     }
-    // The exit of a server is noticed below.
+    // A server that has exited is detected below.
     let _ = wire.send(&Step::Copy);
     if lock(orphans).holding.take().is_some() {
         tracing::warn!(
@@ -178,7 +184,7 @@ fn follow(mut wire: Wire, from: Origin, orphans: &Orphans) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the calls of a server that has died to the next one.
+/// Passes the calls of a dead server to a successor.
 fn give(mut wire: Wire, process: u32, orphans: &Orphans) -> io::Result<()> {
     let found = lock(orphans).holding.take();
     let Some(mut holding) = found else { return wire.send(&None::<Origin>) };
@@ -201,7 +207,8 @@ fn give(mut wire: Wire, process: u32, orphans: &Orphans) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the copies of the server that has received the calls, or for its death.
+/// Waits until the server that received the calls sends copies, or dies, at most [`KEPT_FOR`] after
+/// the server has reported that it serves.
 fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
     let serves = wire.expect(Step::Ready);
     if serves.is_ok() {
@@ -211,7 +218,7 @@ fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
         Ok(()) => wire.set_patience(KEPT_FOR).and_then(|()| wire.receive::<Step>()),
         Err(_) => Ok(Step::Copy),
     };
-    // Already replaced by its own copies.
+    // The server's copies have already replaced the calls.
     let Some(mut given) = lock(orphans).given_to(process) else { return };
     match (serves, said) {
         (Err(error), _) => {
@@ -220,7 +227,7 @@ fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
         }
         (Ok(()), Err(error)) if is_end(&error) => {
             given.from.since = Clock::instant();
-            // The server has ended it.
+            // The server has already stopped the kernel path.
             given.kernel_path.clear();
             given.make_room();
             keep_again(given, orphans);
@@ -229,7 +236,7 @@ fn attend(mut wire: Wire, process: u32, orphans: &Orphans) {
     }
 }
 
-/// Keeps the calls for another server, unless too many have died with them.
+/// Retains the calls for another server, unless [`TRIES_MAX`] servers have died with these calls.
 fn keep_again(holding: Holding, orphans: &Orphans) {
     if holding.tries < TRIES_MAX {
         return keep_orphan(holding, orphans);
@@ -237,7 +244,7 @@ fn keep_again(holding: Holding, orphans: &Orphans) {
     tracing::warn!("the calls have ended: servers that take them over die");
 }
 
-/// Keeps the calls of a server that has died until the next one comes, or for a while.
+/// Retains the calls of a dead server until a successor connects, at most for [`KEPT_FOR`].
 fn keep_orphan(holding: Holding, orphans: &Orphans) {
     let (process, since) = (holding.from.process, holding.from.since);
     let allocations = holding.allocations();
@@ -252,26 +259,26 @@ fn keep_orphan(holding: Holding, orphans: &Orphans) {
     }
 }
 
-/// The other end is gone.
+/// Returns true if the other process has closed the connection.
 fn is_end(error: &io::Error) -> bool {
     [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset].contains(&error.kind())
 }
 
-/// How a server's copies end.
+/// Reason why a server stopped sending copies.
 enum Followed {
-    /// Another process has them.
+    /// Another process has taken over the calls.
     HandedOver,
-    /// The server was told to end.
+    /// The server has shut down in an orderly way.
     Stopped,
-    /// The server is gone.
+    /// The server has closed the connection without notice.
     Died,
 }
 
-/// Answer of the next server to the offer.
+/// Response of a successor to the offer.
 enum Given {
-    /// The server has everything, and prepares itself.
+    /// The server has received everything, and prepares to serve.
     Sent,
-    /// It cannot go on with them.
+    /// The server cannot serve the calls.
     Refused,
 }
 
@@ -284,11 +291,11 @@ impl Holding {
         Ok(Self { from, offer, listeners, workers, kernel_path, tries: 0 })
     }
 
-    /// Enlarges the UDP listeners' receive buffers until the next server restores them.
+    /// Enlarges the receive buffers of the UDP listeners. The successor restores the sizes.
     fn make_room(&self) {
         for ((kind, _), listener) in self.offer.workers.iter().flatten().zip(&self.listeners) {
             if *kind == ListenerKind::Udp {
-                // Without the capability they have the room that they had.
+                // Without the capability the buffers keep their sizes.
                 let _ = force_receive_buffer(listener.as_fd(), PAUSE_ROOM);
             }
         }
@@ -298,10 +305,12 @@ impl Holding {
         self.workers.values().map(|worker| worker.allocations()).sum()
     }
 
-    /// Takes copies as long as they come. What came in part when the server died is not taken.
+    /// Receives copies until the server stops sending. An incomplete message at the server's death
+    /// has no effect.
     ///
     /// # Errors
-    /// The server lives, and its copies are of no use: it sends them anew.
+    /// The server is alive, but sent invalid copies. The server connects again and sends all copies
+    /// anew.
     fn follow(&mut self, wire: &mut Wire) -> io::Result<Followed> {
         loop {
             match self.receive_news(wire) {
@@ -313,7 +322,7 @@ impl Holding {
         }
     }
 
-    /// Receives news of the server. Incomplete news have no effects.
+    /// Receives one message of the server. An incomplete message has no effect.
     fn receive_news(&mut self, wire: &mut Wire) -> io::Result<Option<Followed>> {
         wire.wait_for_ever()?;
         let news: News = wire.receive()?;
@@ -322,7 +331,8 @@ impl Holding {
             News::Snapshot(snapshot, count) => {
                 let export = receive_export(wire, (snapshot, count))?;
                 let worker = export.snapshot.worker;
-                // After a move between workers the removal at the first worker may arrive later.
+                // When an allocation moves between workers, the first worker's removal may arrive
+                // later than the second worker's snapshot.
                 for (_, other) in self.workers.iter_mut().filter(|(id, _)| **id != worker) {
                     other.remove(export.snapshot.allocations.iter().map(|one| one.id));
                 }
@@ -335,7 +345,7 @@ impl Holding {
             News::HandedOver => return Ok(Some(Followed::HandedOver)),
             News::Orders(orders) => self.from.orders = orders,
             News::Stopped => {
-                // The server has ended it, and nothing is drained after a stop.
+                // The server has stopped the kernel path, and no drain continues after a shutdown.
                 self.kernel_path.clear();
                 self.from.orders.drain_until = None;
                 return Ok(Some(Followed::Stopped));

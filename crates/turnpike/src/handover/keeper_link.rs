@@ -1,5 +1,5 @@
-//! A server's part of its keeper: a thread that sends copies of everything, as long as there is
-//! one.
+//! Server's connection with a keeper: a thread sends copies of all calls while a keeper is
+//! connected.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -23,33 +23,33 @@ use super::wire::Wire;
 use crate::offload::WeakKernelPath;
 use crate::tables::LastRead;
 
-/// Pause between two looks for a keeper, and whether it is still there.
+/// Interval of attempts to connect to a keeper.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Pause between two looks for new orders of operators, which are to reach the keeper before a
-/// crash.
+/// Interval of checks for new orders of operators and for a closed connection. The interval is
+/// short, because the keeper needs new orders before a crash.
 const ORDERS_EVERY: Duration = Duration::from_millis(50);
 
-/// Time for the last copies of workers that have ended.
+/// Maximum time for the last copies of workers that have exited.
 const LAST_COPIES_WITHIN: Duration = Duration::from_secs(2);
 
-/// The connection with the keeper.
+/// State of the connection with the keeper.
 #[derive(Debug)]
 enum Keeper {
-    /// No keeper has copies. The connection stays open with the keeper that this process has
-    /// imported the calls from.
+    /// No keeper has copies. The connection, if any, is with the keeper from which this process
+    /// imported its calls.
     Absent(Option<Wire>),
     Connected(Wire),
-    /// It has all that the workers had, which have ended.
+    /// The keeper has the last copies of all workers, which have exited.
     Complete(Wire),
-    /// Another process has everything, or this one ends.
+    /// Copying has stopped because of a hand-over or shutdown.
     Left,
 }
 
 impl Keeper {
-    /// Discards the calls at the keeper.
+    /// Instructs the keeper to discard the calls.
     fn forget(&mut self) {
-        // Without a connection the keeper has discarded everything already.
+        // A keeper without a connection has already discarded everything.
         let _ = match self {
             Self::Connected(wire) | Self::Complete(wire) => wire.send(&News::HandedOver),
             Self::Absent(Some(given)) => given.send(&Step::Discard),
@@ -58,25 +58,26 @@ impl Keeper {
     }
 }
 
-/// State that is copied besides that of the workers.
+/// State that is copied in addition to the workers' state.
 #[derive(Debug)]
 pub(crate) struct CopiedBeside {
     pub(crate) kernel_path: WeakKernelPath,
-    /// Orders of operators.
+    /// Source of the orders of operators.
     pub(crate) handle: Handle,
     /// Rules of the user database.
     pub(crate) tables: LastRead,
 }
 
-/// The copying for a keeper.
+/// Shared handle of the thread that sends copies to a keeper.
 #[derive(Clone, Debug)]
 pub(crate) struct KeeperLink(Arc<(Mutex<Keeper>, Condvar)>);
 
 impl KeeperLink {
-    /// Looks for a keeper at `socket`, now and whenever it is gone, and sends it copies.
+    /// Starts a thread that connects to a keeper at `socket` whenever none is connected, and sends
+    /// copies.
     ///
     /// # Errors
-    /// No thread left.
+    /// The process has no thread left.
     pub(crate) fn start(
         (socket, given): (PathBuf, Option<Wire>),
         handovers: &Handovers,
@@ -106,15 +107,14 @@ impl KeeperLink {
         Ok(link)
     }
 
-    /// Tells the keeper that another process has everything, and sends no more.
+    /// Notifies the keeper that another process has taken over all calls, and stops copying.
     pub(crate) fn leave(&self) {
         let mut keeper = self.lock();
         keeper.forget();
         *keeper = Keeper::Left;
     }
 
-    /// Leaves everything to the keeper, after the end of all workers: the process ends, as it was
-    /// told to.
+    /// Transfers all calls to the keeper, after all workers have exited in an orderly shutdown.
     pub(crate) fn end(&self) {
         let (keeper, changed) = &*self.0;
         let is_behind = |keeper: &mut Keeper| matches!(keeper, Keeper::Connected(_));
@@ -135,7 +135,7 @@ impl KeeperLink {
         *keeper = Keeper::Left;
     }
 
-    /// Sends everything, and then each change, until the keeper is gone or this process has left.
+    /// Sends all copies, and then each change, until the keeper disconnects or copying stops.
     fn feed(
         &self,
         mut wire: Wire,
@@ -177,7 +177,7 @@ impl KeeperLink {
                     Err(io::Error::other("it has ended"))
                 }
                 Err(RecvTimeoutError::Timeout) => Ok(()),
-                // The last worker has ended.
+                // The last worker has exited.
                 Err(RecvTimeoutError::Disconnected) => {
                     if let Keeper::Connected(wire) = std::mem::replace(&mut *keeper, Keeper::Left) {
                         *keeper = Keeper::Complete(wire);
@@ -210,7 +210,7 @@ impl KeeperLink {
         }
     }
 
-    /// Returns false behind the last copies.
+    /// Returns false if the keeper has the last copies, or copying has stopped.
     fn is_wanted(&self) -> bool {
         !matches!(*self.lock(), Keeper::Complete(_) | Keeper::Left)
     }
@@ -220,15 +220,15 @@ impl KeeperLink {
     }
 }
 
-/// Introduces this process to the keeper at `socket`, and gives it the listeners. `None` if there
-/// is none, or if this process has no listeners to give.
+/// Introduces this process to the keeper at `socket`, and passes the listeners. Returns `None` if
+/// no keeper listens, or if this process has no listeners to pass.
 ///
 /// # Errors
-/// It is another user's, or has another form of this talk.
+/// The keeper runs as another user, or uses another version of the protocol.
 fn meet(socket: &Path, offer: &ListenerOffer) -> io::Result<Option<Wire>> {
     let mut wire = match UnixStream::connect(socket) {
         Ok(stream) => Wire::new(stream)?,
-        // Most servers have none.
+        // Most servers have no keeper.
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -240,7 +240,7 @@ fn meet(socket: &Path, offer: &ListenerOffer) -> io::Result<Option<Wire>> {
     Ok(Some(wire))
 }
 
-/// Puts it in the status, and once in the log.
+/// Reports an unusable keeper in the status, and in the log if the reason is new.
 fn tell_unusable(handle: &Handle, socket: &Path, error: &io::Error) {
     let is_refusal = [ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
     let why = if is_refusal.contains(&error.kind()) {

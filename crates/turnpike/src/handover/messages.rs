@@ -1,4 +1,4 @@
-//! Messages between the two processes.
+//! Messages between the processes of a hand-over: predecessor, successor and keeper.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use super::passing::{Inlet, Outlet};
 use crate::signals::Signal;
 use crate::tables::{LastRead, LastRows};
 
-/// Introduction of a process, to a predecessor or a keeper.
+/// First message of a connecting process, to a running server or to a keeper.
 #[derive(Debug)]
 pub(super) struct Hello {
-    /// For the log.
+    /// Version of the sender, for the log.
     pub(super) version: String,
     pub(super) process: u32,
-    /// True at a keeper: an offer and news follow. True at a server: the process asks how the
-    /// server was started. False: the process is a successor.
+    /// True if a server sends this message to a keeper: an offer and news follow. True at a server
+    /// requests the facts about the server's start. False if the sender is a successor.
     pub(super) feeds: bool,
 }
 
@@ -34,17 +34,17 @@ impl Hello {
     }
 }
 
-/// Predecessor that has ended. The offer and the exports of the workers follow.
+/// Description of a predecessor that has exited. The offer and the exports of the workers follow.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
-    /// For the log.
+    /// Version of the predecessor, for the log.
     pub(super) version: String,
     pub(super) process: u32,
-    /// No process serves from then on.
+    /// Time since which no process serves.
     pub(super) since: Instant,
-    /// The kernel path continues: it follows the exports.
+    /// True if the kernel path continues to relay. Its descriptors follow the exports.
     pub(super) kernel_path: bool,
-    /// Orders of operators, after a crash.
+    /// Orders of operators. Set only after a crash.
     pub(super) orders: Orders,
 }
 
@@ -57,79 +57,83 @@ impl Origin {
     }
 }
 
-/// Parts that the successor needs for its preparations. Descriptors follow: of each worker's
-/// listeners in this order, of the services, and from a live process of standard error.
+/// State that the successor needs for its preparations. Descriptors follow in this order: the
+/// listeners of each worker, the listeners of services, and, if the predecessor runs, standard
+/// error.
 pub(super) struct Offer {
-    /// Nonces of clients stay valid.
+    /// Key of nonces. With the same key the nonces of clients remain valid.
     pub(super) nonce_key: Secret<[u8; 32]>,
-    /// Listeners of each worker.
+    /// Names of the listeners of each worker.
     pub(super) workers: Vec<Vec<ListenerName>>,
-    /// Listeners of HTTP.
+    /// Addresses of the HTTP listeners.
     pub(super) services: Vec<SocketAddr>,
     pub(super) relay_sockets: RelaySettings,
-    /// Approximate number of later descriptors.
+    /// Approximate number of descriptors that the successor will receive later.
     pub(super) descriptors: u32,
-    /// Rules of the user database, as they were read last.
+    /// Rules of the user database, as last read.
     pub(super) tables: Option<LastRows>,
-    /// Users whom the database has to confirm.
+    /// Users that the database must confirm before earlier keys of these users are valid in an
+    /// outage.
     pub(super) unconfirmed: UnconfirmedUsers,
 }
 
-/// Name of a listener.
+/// Name of a listener: kind and address.
 pub(super) type ListenerName = (ListenerKind, SocketAddr);
 
 /// Kind of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListenerKind {
-    /// UDP.
+    /// UDP listener of the workers.
     Udp,
-    /// TCP.
+    /// TCP listener of the workers.
     Tcp,
     /// Shared socket of relays.
     Shared,
 }
 
 impl ListenerKind {
-    /// Returns true if the address is one of the configuration.
+    /// Returns true if the listener's address is in the configuration.
     pub(super) const fn is_public(self) -> bool {
         matches!(self, Self::Udp | Self::Tcp)
     }
 }
 
-/// News of a predecessor, or of a server for its keeper.
+/// State of a server, sent to a successor or a keeper.
 pub(super) enum News {
-    /// Snapshot of a worker that serves, and the number of the descriptors that follow.
+    /// Snapshot of a serving worker, and the number of descriptors that follow.
     Snapshot(Snapshot, u32),
-    /// The same of a paused worker; the last one.
+    /// Last snapshot of a paused worker, and the number of descriptors that follow.
     Last(Snapshot, u32),
-    /// Progress by the kernel path since, of each worker.
+    /// Progress of allocations through the kernel path since the last snapshot, for each worker.
     Progress(Vec<Vec<(AllocationId, Progress)>>),
-    /// Counters of all processes so far; the progress follows. A document of its own: calls
-    /// continue without counters that another version writes in another form.
+    /// Counters accumulated over all predecessors and this process. [`Progress`](Self::Progress)
+    /// follows. The counters are a separate document, because calls must continue even if the
+    /// successor cannot parse the counters of another version.
     Totals(Bytes),
-    /// Orders of operators, of a live process; the totals follow, or for a keeper nothing.
+    /// Orders of operators of a running process. [`Totals`](Self::Totals) follow, except to a
+    /// keeper.
     Orders(Orders),
-    /// Kernel path that continues without a process; this number of descriptors follows. For a
-    /// keeper 0: no path continues.
+    /// Kernel path that continues to relay without a process, and the number of descriptors that
+    /// follow. To a keeper, 0 means that no kernel path continues.
     KernelPath(u32),
-    /// Another process has everything. For a keeper.
+    /// Another process has taken over all calls. Sent to a keeper.
     HandedOver,
-    /// The server shuts down in order. For a keeper.
+    /// The server shuts down in an orderly way. Sent to a keeper.
     Stopped,
 }
 
-/// Orders of operators, for the successor.
+/// Orders of operators that the successor must continue to obey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Orders {
     /// Deadline of a drain.
     pub(crate) drain_until: Option<Instant>,
-    /// Waiting signals.
+    /// Signals that were delayed by the hand-over.
     pub(crate) signals: Vec<Signal>,
     /// Clients whose events are logged in detail.
     pub(crate) traces: Vec<Trace>,
-    /// For a keeper: rules of the user database, as they were read last.
+    /// Rules of the user database, as last read. Set only for a keeper.
     pub(crate) tables: Option<LastRows>,
-    /// For a keeper: users whom the database has to confirm.
+    /// Users that the database must confirm.
     pub(crate) unconfirmed: UnconfirmedUsers,
 }
 
@@ -146,18 +150,18 @@ impl Orders {
 /// Step of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The successor has all snapshots, and is ready for the pause.
+    /// The successor has received all snapshots, and is ready for the pause.
     Pause,
-    /// The successor has imported everything, and waits.
+    /// The successor has imported everything, and waits for the commit.
     Ready,
-    /// The predecessor commits: the successor serves from now on.
+    /// The predecessor commits: from now on the successor serves.
     Commit,
-    /// The predecessor has released everything.
+    /// The predecessor has released the kernel path, or the keeper has closed the sockets.
     Released,
-    /// The successor has its listeners, and wants snapshots. A keeper with the listeners wants some
-    /// as well.
+    /// The successor has the listeners, and requests snapshots. A keeper that has received the
+    /// listeners requests snapshots with the same step.
     Copy,
-    /// The successor cannot serve the calls of a keeper: they have ended.
+    /// The successor cannot serve the calls that a keeper retains: the keeper closes them.
     Discard,
 }
 
@@ -200,8 +204,8 @@ variants!(Step, "step of a hand-over" {
     5 => Discard,
 });
 
-/// Sends an export as a message with its descriptors, and returns them: to close thousands takes
-/// time, in which the successor would wait.
+/// Sends an export as a message followed by descriptors. Returns the descriptors for later closing:
+/// closing thousands takes time for which the successor would wait.
 pub(super) fn send_export<D: AsFd, M: state_format::Value>(
     outlet: &mut impl Outlet,
     export: Export<D>,
@@ -213,24 +217,24 @@ pub(super) fn send_export<D: AsFd, M: state_format::Value>(
     Ok(descriptors)
 }
 
-/// Sends a kernel path that continues without a process.
+/// Sends the descriptors of a kernel path that continues without a process.
 pub(super) fn send_kernel_path(outlet: &mut impl Outlet, path: &[impl AsFd]) -> io::Result<()> {
     outlet.send(&News::KernelPath(path.len() as u32))?;
     send_descriptors(outlet, path)
 }
 
-/// Sends descriptors.
+/// Sends descriptors in the given order.
 pub(super) fn send_descriptors(outlet: &mut impl Outlet, all: &[impl AsFd]) -> io::Result<()> {
     let all: Vec<BorrowedFd<'_>> = all.iter().map(AsFd::as_fd).collect();
     outlet.send_descriptors(&all)
 }
 
-/// Error of a message that is not expected.
+/// Returns the error for a message that is not expected at this point.
 pub(super) fn out_of_turn() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a message came out of turn")
 }
 
-/// Receives the descriptors of a snapshot.
+/// Receives the descriptors of a snapshot, and returns both as an export.
 pub(super) fn receive_export(
     inlet: &mut impl Inlet,
     (snapshot, descriptors): (Snapshot, u32),

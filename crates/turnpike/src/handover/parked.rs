@@ -1,13 +1,14 @@
-//! What a process that ends leaves with the service manager, for the next one: a state, and open
-//! sockets.
+//! Parked state: the state and open sockets that an exiting process stores with the service manager
+//! for the successor.
 //!
-//! The state is a file in memory, sealed so that nobody alters it: no disk sees the keys in it. The
-//! sockets are on their way in a Unix socket of which the sending end is closed: the manager keeps
-//! two descriptors, however many allocations there are.
+//! The state is a file in memory (memfd), sealed against changes. The keys in the state are
+//! therefore never written to a disk. The sockets are in flight in a Unix socket pair whose sending
+//! end is closed. The service manager thus stores two descriptors, regardless of the number of
+//! allocations.
 //!
-//! A message that is received from the Unix socket is gone from it, also if the process is killed
-//! that has it. Each message in it has a label, by which the next one knows that some are missing
-//! before it takes one for another.
+//! A received message disappears from the Unix socket, even if the receiving process is killed.
+//! Each message has a label with a number. From the numbers the successor detects missing messages,
+//! and does not assign descriptors to the wrong allocations.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -24,22 +25,22 @@ use super::passing::{
     write_message,
 };
 
-/// Room for the messages that carry descriptors, in bytes, as far as `net.core.wmem_max` allows:
-/// with Linux's own limit for some hundred thousand descriptors.
+/// Send buffer of the Unix socket, in bytes, limited by `net.core.wmem_max`. Linux's default limit
+/// suffices for some hundred thousand descriptors.
 const ROOM: usize = 4 << 20;
 
-/// After these a file stays as it is.
+/// Seals of a complete state file: its contents and size can no longer change.
 const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::WRITE).union(SealFlags::SHRINK).union(SealFlags::GROW);
 
-/// A process's state and its sockets, for the next one.
+/// State and sockets of an exited process, for the successor.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) state: OwnedFd,
     pub(crate) sockets: OwnedFd,
 }
 
-/// A state that is written, with its sockets.
+/// State and sockets that are being written.
 #[derive(Debug)]
 pub(super) struct Parking {
     state: File,
@@ -48,24 +49,25 @@ pub(super) struct Parking {
     label: Label,
 }
 
-/// Label of a message with descriptors.
+/// Label of a message that carries descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Label {
-    /// The inode of the state that it belongs to: no other file in memory has it meanwhile.
+    /// Inode number of the state file that the message belongs to. The number is unique among the
+    /// files in memory while the state file exists.
     state: u64,
-    /// Messages before.
+    /// Number of preceding messages.
     number: u32,
 }
 
 impl Label {
     const LEN: usize = 12;
 
-    /// The label of the first message.
+    /// Returns the label of the first message.
     fn first(state: &File) -> io::Result<Self> {
         Ok(Self { state: fstat(state)?.st_ino, number: 0 })
     }
 
-    /// Returns the bytes, and goes on to the next message.
+    /// Returns the bytes of the label, and advances to the next message.
     fn next(&mut self) -> [u8; Self::LEN] {
         let Self { state, number } = *self;
         self.number += 1;
@@ -82,14 +84,14 @@ impl Parking {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let state = File::from(memfd_create("turnpike-state", flags)?);
         let (sender, sockets) = UnixStream::pair()?;
-        // No process receives meanwhile: what finds no room is an error.
+        // No process receives yet, so a message that exceeds the buffer must be an error.
         sender.set_nonblocking(true)?;
         sockopt::set_socket_send_buffer_size(&sender, ROOM)?;
         let label = Label::first(&state)?;
         Ok(Self { state, sender, sockets, label })
     }
 
-    /// Ends the writing.
+    /// Seals the state after the last message.
     pub(super) fn seal(self) -> io::Result<Parked> {
         fcntl_add_seals(&self.state, SEALS)?;
         Ok(Parked { state: self.state.into(), sockets: self.sockets.into() })
@@ -109,19 +111,20 @@ impl Outlet for Parking {
     }
 }
 
-/// The parts that a process has left, as they are read. Sockets that no process has taken close
-/// with it.
+/// Parked state of a predecessor, while being read. Dropping the value closes the sockets that no
+/// process has received.
 #[derive(Debug)]
 pub(super) struct Found {
     state: File,
-    /// Bytes that are read.
+    /// Number of bytes read so far.
     at: u64,
     sockets: Sockets,
     label: Label,
 }
 
-/// Sockets on their way. The manager has a descriptor of the Unix socket too, and what waits in it
-/// would stay open: they close with this.
+/// Receiving end of the Unix socket with sockets in flight. The service manager also has a
+/// descriptor of this Unix socket, so sockets in flight would remain open. Dropping this value
+/// receives and closes them.
 #[derive(Debug)]
 struct Sockets(UnixStream);
 
@@ -139,15 +142,18 @@ impl Drop for Sockets {
     }
 }
 
-/// Closes sockets that are on their way to a process, without their state.
+/// Closes the sockets that are in flight to a successor, without reading the state.
 pub(crate) fn close(sockets: OwnedFd) -> io::Result<()> {
     Sockets::new(sockets).map(drop)
 }
 
 impl Found {
-    /// Refuses a file that somebody could alter meanwhile.
+    /// Opens parked state.
+    ///
+    /// # Errors
+    /// The file is not sealed: another process could alter the state. Or a system call failed.
     pub(super) fn open(Parked { state, sockets }: Parked) -> io::Result<Self> {
-        // Before anything is refused: dropping it closes the sockets.
+        // Constructed before the first check that can fail: dropping the value closes the sockets.
         let (sockets, state) = (Sockets::new(sockets)?, File::from(state));
         let label = Label::first(&state)?;
         let found = Self { state, at: 0, sockets, label };
@@ -160,7 +166,7 @@ impl Found {
 
 impl Read for Found {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        // The position of the file is the manager's as well, and may be anywhere.
+        // The file position is shared with the service manager, and has an arbitrary value.
         let read = self.state.read_at(bytes, self.at)?;
         self.at += read as u64;
         Ok(read)
@@ -243,7 +249,7 @@ mod tests {
         assert_eq!(found.receive::<Step>().unwrap(), Step::Commit);
         let mut bytes = [0; 8];
         assert_eq!(sockets[599].recv(&mut bytes).unwrap(), 4);
-        // Neither has more.
+        // Neither the state nor the sockets contain more.
         assert!(found.receive::<Step>().unwrap_err().to_string().contains("cut off"));
         assert!(found.receive_descriptors(1).unwrap_err().to_string().contains("missing"));
     }
@@ -259,8 +265,8 @@ mod tests {
         assert!(is_free(address));
     }
 
-    /// A process is killed that has received some of the sockets: as many are left as are asked
-    /// for, and they are others.
+    /// A killed process has received some of the sockets. The remaining sockets suffice in number,
+    /// but are not the requested sockets.
     #[test]
     fn sockets_behind_missing_ones_are_not_taken_for_these() {
         let sockets: Vec<UdpSocket> = (0..2).map(|_| socket()).collect();
@@ -314,7 +320,7 @@ mod tests {
         let error = Found::open(copy(&parked)).unwrap_err();
         assert!(error.to_string().contains("not sealed"), "{error}");
         assert!(is_free(address));
-        // What is sealed cannot be written any more.
+        // A sealed state cannot be written.
         let sealed = self::parked(&[]);
         assert!(File::from(sealed.state).write_at(b"x", 0).is_err());
     }

@@ -1,4 +1,4 @@
-//! The form in which messages and descriptors pass from one process to the next.
+//! Encoding of messages, and transfer of descriptors, between the processes of a hand-over.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,28 +12,28 @@ use rustix::net::{
 };
 use state_format::{Value, read_document, write_document};
 
-/// Descriptors in one message: the kernel's `SCM_MAX_FD`.
+/// Maximum number of descriptors in one message: the kernel's `SCM_MAX_FD`.
 pub(super) const DESCRIPTORS_MAX: usize = 253;
 
-/// The longest message: some million allocations of one worker.
+/// Maximum length of a message in bytes: enough for some million allocations of one worker.
 const MESSAGE_BYTES_MAX: u32 = 1 << 30;
 
-/// A way to the next process.
+/// Sender of messages and descriptors to a successor or keeper.
 pub(super) trait Outlet {
     fn send(&mut self, message: &impl Value) -> io::Result<()>;
 
     fn send_descriptors(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()>;
 }
 
-/// A way from the process before.
+/// Receiver of messages and descriptors from a predecessor or keeper.
 pub(super) trait Inlet {
     fn receive<T: Value>(&mut self) -> io::Result<T>;
 
-    /// Receives as many descriptors, in the order in which they were sent.
+    /// Receives `count` descriptors in sending order.
     fn receive_descriptors(&mut self, count: usize) -> io::Result<Vec<OwnedFd>>;
 }
 
-/// Writes a message, behind its length.
+/// Writes a message, preceded by its length.
 pub(super) fn write_message(out: &mut impl Write, message: &impl Value) -> io::Result<()> {
     let bytes = write_document(message);
     let len = u32::try_from(bytes.len()).ok().filter(|len| *len <= MESSAGE_BYTES_MAX);
@@ -42,7 +42,7 @@ pub(super) fn write_message(out: &mut impl Write, message: &impl Value) -> io::R
     out.write_all(&bytes)
 }
 
-/// Reads one that was written so.
+/// Reads a message written by [`write_message`].
 pub(super) fn read_message<T: Value>(input: &mut impl Read) -> io::Result<T> {
     let mut len = [0; 4];
     input.read_exact(&mut len)?;
@@ -58,8 +58,8 @@ pub(super) fn read_message<T: Value>(input: &mut impl Read) -> io::Result<T> {
     read_document(&bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Sends as many descriptors as one message takes, with these bytes: at least one, which carries
-/// them.
+/// Sends the descriptors of `part`, up to [`DESCRIPTORS_MAX`], in one message with the bytes of
+/// `label`. The label must not be empty: a stream socket carries descriptors only with data.
 pub(super) fn send_part(
     stream: &UnixStream,
     label: &[u8],
@@ -71,7 +71,7 @@ pub(super) fn send_part(
     sendmsg(stream, &[IoSlice::new(label)], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Receives `count` descriptors, in messages that `receive` returns.
+/// Receives `count` descriptors, from messages that `receive` returns.
 pub(super) fn receive_descriptors(
     count: usize,
     mut receive: impl FnMut() -> io::Result<Vec<OwnedFd>>,
@@ -89,7 +89,7 @@ pub(super) fn receive_descriptors(
     Ok(all)
 }
 
-/// Receives the descriptors of one message, and the bytes that it came with.
+/// Receives the descriptors of one message, and writes the accompanying bytes to `label`.
 pub(super) fn receive_part(stream: &UnixStream, label: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

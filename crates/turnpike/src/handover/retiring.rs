@@ -1,4 +1,4 @@
-//! A predecessor that serves no more, and the kernel path that it still has or has left.
+//! Predecessor that has stopped serving, and its kernel path.
 
 use control::EarlierTotals;
 use xdp_relay::ParkedPath;
@@ -8,28 +8,28 @@ use super::messages::{Orders, Step};
 use super::passing::Outlet as _;
 use super::wire::Wire;
 
-/// A predecessor that serves no more, and may still have the kernel path.
+/// Predecessor that has stopped serving. Its kernel path may still relay.
 #[derive(Debug)]
 pub(crate) struct Retiring {
-    /// To one that runs.
+    /// Connection with a running predecessor.
     wire: Option<Wire>,
-    /// Of one that has ended.
+    /// Kernel path of an exited predecessor.
     kernel_path: Option<ParkedPath>,
     totals: Option<EarlierTotals>,
     /// Orders of operators.
     orders: Orders,
-    /// Connection with the keeper that the calls were imported from.
+    /// Connection with the keeper from which the calls were imported.
     keeper: Option<Wire>,
 }
 
 impl Retiring {
-    /// One that runs: it lets go of the kernel path.
+    /// Creates the value for a running predecessor, which releases the kernel path.
     pub(super) const fn runs(wire: Wire, totals: Option<EarlierTotals>, orders: Orders) -> Self {
         Self { wire: Some(wire), kernel_path: None, totals, orders, keeper: None }
     }
 
-    /// One that has ended. Its kernel path relays no more from here on: this process may refuse a
-    /// peer that it has allowed.
+    /// Creates the value for an exited predecessor. Its kernel path stops relaying here, because
+    /// this process may refuse a peer that the predecessor allowed.
     pub(super) fn ended(kernel_path: Option<ParkedPath>, totals: Option<EarlierTotals>) -> Self {
         let kernel_path = kernel_path.and_then(|path| match path.end_leases() {
             Ok(()) => Some(path),
@@ -42,29 +42,29 @@ impl Retiring {
         Self { wire: None, kernel_path, totals, orders: Orders::default(), keeper: None }
     }
 
-    /// Predecessor that has died; the calls were imported from `keeper`.
+    /// Creates the value for a dead predecessor, whose calls were imported from `keeper`.
     pub(super) fn died(kernel_path: Option<ParkedPath>, orders: Orders, mut keeper: Wire) -> Self {
         let ended = Self::ended(kernel_path, None);
-        // Without a connection the keeper has discarded everything already.
+        // A keeper without a connection has already discarded everything.
         let _ = keeper.send(&Step::Ready);
         Self { keeper: Some(keeper), orders, ..ended }
     }
 
-    /// Returns the orders of operators; empty after a restart.
+    /// Returns the orders of operators. Empty after a restart.
     pub(crate) const fn orders(&self) -> &Orders {
         &self.orders
     }
 
-    /// Its counters, which go on; `None`: they begin anew.
+    /// Removes and returns the predecessor's counters. `None` means that counters start at 0.
     pub(crate) const fn take_totals(&mut self) -> Option<EarlierTotals> {
         self.totals.take()
     }
 
-    /// Waits until it has let go of the kernel path, or for some seconds. Returns the connection
-    /// with the keeper, which has its copies until the connection is closed.
+    /// Waits until the predecessor has released the kernel path, at most [`PATIENCE`]. Returns the
+    /// connection with the keeper, which retains its copies until that connection is closed.
     pub(crate) fn wait(self) -> Option<Wire> {
         let Self { wire, kernel_path, keeper, .. } = self;
-        // A process that is gone has let go of it as well.
+        // A predecessor that has exited has released the kernel path as well.
         if let Some(mut wire) = wire {
             let _ = wire.set_patience(PATIENCE);
             let _ = wire.expect(Step::Released);

@@ -1,4 +1,4 @@
-//! Room in the table of open files, made before the pause.
+//! Capacity of the table of open files, reserved before the pause.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -6,29 +6,31 @@ use std::os::fd::AsRawFd as _;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that a process opens beside the ones that it is given.
+/// Number of descriptors that a process opens in addition to received descriptors.
 const OTHERS: u32 = 1024;
 
-/// The largest table that is made beforehand: of 8 MiB. A process with more descriptors waits.
+/// Maximum number of slots reserved in advance: a table of 8 MiB. A process with more descriptors
+/// grows the table during the pause.
 const ROOM_MAX: u32 = 1 << 20;
 
-/// Descriptors of this process, or somewhat fewer.
+/// Returns the number of open descriptors of this process, or fewer if a lower number is free.
 pub(super) fn open_descriptors() -> u32 {
-    // The kernel gives the lowest number that is free.
+    // The kernel returns the lowest free number.
     let lowest_free = fcntl_dupfd_cloexec(io::stderr(), 0).map(|copy| copy.as_raw_fd());
     lowest_free.ok().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
-/// Lets the kernel make room for so many more descriptors, as far as the limit of open files
-/// allows. Otherwise it doubles the table again and again while they come, and for each step a
-/// process with threads waits until all processors have seen it: with 5,000 descriptors a third of
-/// the pause.
+/// Reserves kernel capacity for `more` additional descriptors, within the limit of open files.
+/// Otherwise the kernel doubles the table several times while descriptors arrive. For each step a
+/// process with threads waits until all processors have passed an RCU grace period. With 5,000
+/// descriptors these waits take a third of the pause.
 pub(super) fn make_room(more: u32) {
     let wanted = open_descriptors().saturating_add(more).saturating_add(OTHERS).min(ROOM_MAX);
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let highest = u64::from(wanted).min(limit.saturating_sub(1));
     if let Ok(highest) = i32::try_from(highest) {
-        // Closed at once: the table stays as large. Without room it is as before, only slower.
+        // Closed immediately: the table retains its size. If the kernel cannot reserve, the pause
+        // is only longer.
         drop(fcntl_dupfd_cloexec(io::stderr(), highest));
     }
 }
@@ -48,9 +50,9 @@ mod tests {
         let before = open_descriptors();
         make_room(2000);
         assert!(table_size() >= 2000, "{}", table_size());
-        // Other tests of this program open files meanwhile.
+        // Other tests of this program open files concurrently.
         test_support::eventually("it is closed", || open_descriptors() < before + 500);
-        // Beyond the limit it is as large as that allows.
+        // Beyond the limit the table has the size that the limit allows.
         make_room(u32::MAX);
     }
 }

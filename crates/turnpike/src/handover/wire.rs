@@ -1,4 +1,4 @@
-//! A connection with the other process.
+//! Unix socket connection between the processes of a hand-over.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,19 +18,24 @@ use super::passing::{
     write_message,
 };
 
-/// Pause while the kernel has as many descriptors on their way as it takes from one user.
+/// Pause between attempts while the kernel holds the maximum number of in-flight descriptors of one
+/// user.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
-/// A connection with the other process.
+/// Connection with the other process of a hand-over.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: UnixStream,
-    /// Id of the other process.
+    /// Process id of the other process.
     process: u32,
 }
 
 impl Wire {
-    /// Refuses the processes of other users: what goes over it are all keys of this one.
+    /// Creates a connection from a connected stream.
+    ///
+    /// # Errors
+    /// The other process runs as another user and not as root. Such processes are refused, because
+    /// all keys of this process pass through the connection.
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         let peer = sockopt::socket_peercred(&stream)?;
         let (other, own) = (peer.uid, rustix::process::geteuid());
@@ -45,17 +50,17 @@ impl Wire {
         Ok(wire)
     }
 
-    /// The other process's id.
+    /// Returns the process id of the other process.
     pub(super) const fn process(&self) -> u32 {
         self.process
     }
 
-    /// Waits no longer than this for each part of a message.
+    /// Sets the maximum wait for each read of a message.
     pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(patience))
     }
 
-    /// Waits as long as it takes.
+    /// Removes the limit of waits for messages.
     pub(super) fn wait_for_ever(&self) -> io::Result<()> {
         self.stream.set_read_timeout(None)
     }
@@ -65,26 +70,27 @@ impl Wire {
         if step == expected { Ok(()) } else { Err(unexpected(step, expected)) }
     }
 
-    /// Returns true if the other process has sent something within this time, or is gone.
+    /// Returns true if the other process has sent data, or closed the connection, within
+    /// `patience`.
     pub(super) fn is_readable(&self, patience: Duration) -> io::Result<bool> {
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         let mut ends = [PollFd::new(&self.stream, PollFlags::IN)];
         match poll(&mut ends, Some(&patience)) {
-            // By a signal.
+            // A signal interrupted the wait.
             Err(Errno::INTR) => Ok(false),
             ready => Ok(ready? > 0),
         }
     }
 
-    /// Returns true if the other process has closed its end. What it has sent may wait all the
-    /// same.
+    /// Returns true if the other process has closed the connection. Data sent earlier may still be
+    /// readable.
     pub(super) fn is_gone(&self) -> bool {
         let mut ends = [PollFd::new(&self.stream, PollFlags::RDHUP)];
         poll(&mut ends, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 }
 
-/// A step that comes out of turn.
+/// Returns the error for a step other than the expected step.
 pub(super) fn unexpected(step: Step, expected: Step) -> io::Error {
     let what = format!("the other process says {step:?} instead of {expected:?}");
     io::Error::new(ErrorKind::InvalidData, what)
@@ -176,7 +182,7 @@ mod tests {
         let (mut a, mut b) = pair();
         a.stream.write_all(&[3, 0, 0, 0, b'n', b'o', b'!']).unwrap();
         assert!(b.expect(Step::Commit).unwrap_err().to_string().contains("no state"));
-        // Bytes where descriptors should come, and an end.
+        // Bytes in place of descriptors, and a closed connection.
         a.stream.write_all(&[1]).unwrap();
         assert!(b.receive_descriptors(1).is_err());
         drop(a);

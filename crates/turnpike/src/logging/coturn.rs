@@ -1,8 +1,8 @@
-//! Log lines in coturn's words, for programs that read them:
-//! `2026-07-30T12:34:56.789+0000 INFO session 000000000000000001: …`.
+//! Log lines in the wording of coturn, for programs that parse them: `2026-07-30T12:34:56.789+0000
+//! INFO session 000000000000000001: …`.
 //!
-//! An event is one line of coturn, or several. What coturn has no words for is the event's message
-//! with its fields.
+//! An event results in one or several lines of coturn. Other events result in the message with its
+//! fields.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ use turn_types::AllocationId;
 use super::parts::Parts;
 use crate::escape;
 
-/// Longest line in characters, as in coturn.
+/// Maximum length of a line in characters, as in coturn.
 const LINE_CHARS_MAX: usize = 1023;
 
-/// Writes each event on the lines that coturn has for it.
+/// Formatter of events in the wording of coturn.
 pub(super) struct Coturn;
 
 impl<S, N> FormatEvent<S, N> for Coturn
@@ -37,10 +37,10 @@ where
         let level = level(*event.metadata().level());
         let mut stamp = String::new();
         SystemTime.format_time(&mut Writer::new(&mut stamp))?;
-        // The form here is 2026-07-30T12:34:56.789012Z.
+        // The time has the form 2026-07-30T12:34:56.789012Z here.
         let stamp = stamp.get(..23).unwrap_or(&stamp);
         for line in Fields(Parts::of(event)).lines() {
-            // Cut behind the escapes, which make a line longer.
+            // Truncated after escaping, because escapes lengthen a line.
             let line: String = escape::line(&line).chars().take(LINE_CHARS_MAX).collect();
             writeln!(writer, "{stamp}+0000 {level} {line}")?;
         }
@@ -57,16 +57,17 @@ const fn level(level: Level) -> &'static str {
     }
 }
 
-/// An event in coturn's words.
+/// Fields of an event, to be worded as by coturn.
 struct Fields(Parts);
 
 impl Fields {
-    /// A field that is a word of this program, an address or a number.
+    /// Returns a field that is a word of this program, an address or a number.
     fn get(&self, name: &str) -> &str {
         self.0.get(name).unwrap_or_default()
     }
 
-    /// A name that a client chose: coturn puts it between angle brackets and ends it by a comma.
+    /// Returns a name that a client chose. Characters that coturn uses as delimiters, angle
+    /// brackets and comma, are replaced.
     fn name(&self, name: &str) -> String {
         let plain = |c: char| if matches!(c, '<' | '>' | ',') || c.is_control() { '_' } else { c };
         self.get(name).chars().map(plain).collect()
@@ -82,7 +83,7 @@ impl Fields {
         }
     }
 
-    /// The 18 digits of a session: those of its worker come first.
+    /// Returns the 18 digits of a session, which start with the digits of the worker.
     fn session(&self) -> String {
         let id = AllocationId::parse(self.get("id"));
         let number = id.map_or(0, |id| {
@@ -138,7 +139,7 @@ impl Fields {
                 lines.push(format!("{session}: Cannot find credentials of user <{user}>"));
             }
             "wrong_password" | "wrong_secret" => {
-                // Nothing ends the name here but a blank.
+                // Only a space delimits the name here.
                 let user = user.replace(' ', "_");
                 lines.push(format!("{session}: user {user} credentials are incorrect"));
             }
@@ -170,7 +171,7 @@ impl Fields {
     }
 }
 
-/// A method in coturn's words: `CreatePermission` is `CREATE_PERMISSION`.
+/// Converts the name of a method to coturn's form: `CreatePermission` to `CREATE_PERMISSION`.
 fn method(name: &str) -> String {
     let mut words = String::new();
     for (at, c) in name.char_indices() {
@@ -187,7 +188,7 @@ mod tests {
     use super::super::LogFormat;
     use super::super::tests::written;
 
-    /// Lines behind the time.
+    /// Returns the lines without the time.
     fn lines(events: impl FnOnce()) -> Vec<String> {
         let text = written(LogFormat::Coturn, events);
         let behind = |line: &str| {

@@ -1,4 +1,4 @@
-//! Log lines that are gathered and written together, and the count of lines that were not written.
+//! Batched writing of log lines, and the number of lines that were not written.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use crate::throttle::Throttle;
 
-/// Time that lines are gathered before they are written: too short to notice, and a server that
-/// logs thousands of lines in a second wakes a thread and enters the kernel for fifty of them.
+/// Time for which lines are gathered before they are written. The delay is too short to notice, but
+/// saves wake-ups and system calls of a server that logs thousands of lines per second.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 
 /// Size in bytes at which gathered lines are written early.
 pub(super) const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// Number of lines that the destination of the log did not take.
+/// Number of lines that the destination of the log did not accept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnwrittenLines(Arc<AtomicU64>);
 
 impl UnwrittenLines {
-    /// Counts the lines of a text.
+    /// Adds the number of lines in a text.
     pub(super) fn add_lines_of(&self, text: &[u8]) {
         let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
         self.0.fetch_add(lines, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl UnwrittenLines {
     }
 }
 
-/// Writes gathered lines together, and then waits for more.
+/// Writer that writes gathered lines together.
 pub(super) struct Gathered<W> {
     writer: W,
     lines: Vec<u8>,
@@ -51,7 +51,7 @@ struct Warning {
 }
 
 impl<W: Write> Gathered<W> {
-    /// Writes to `writer`, which counts lines in `unwritten` as well.
+    /// Creates a writer to `writer`, which also counts lost lines in `unwritten`.
     pub(super) fn new(writer: W, unwritten: UnwrittenLines) -> Self {
         Self { writer, lines: Vec::new(), unwritten, warning: Warning::default() }
     }
@@ -77,8 +77,8 @@ impl<W: Write> Gathered<W> {
 }
 
 impl Warning {
-    /// Warns of lines that were not written since the last warning. Operators see the warning on
-    /// the page and in `/v1/warnings`, also where the log cannot be written.
+    /// Logs a warning about the lines lost since the last warning. Operators also receive the
+    /// warning on the status page and in `/v1/warnings`, even if the log cannot be written.
     fn tell(&mut self, unwritten: u64, now: Instant) {
         let lines = unwritten - self.reported;
         if lines == 0 || !self.throttle.is_due(now) {
@@ -99,7 +99,7 @@ impl<W: Write> Write for Gathered<W> {
         Ok(line.len())
     }
 
-    /// Called when no more lines wait.
+    /// Writes the lines, since the queue is empty, and waits for more.
     fn flush(&mut self) -> io::Result<()> {
         self.pass_on();
         thread::sleep(GATHERED_FOR);
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::throttle::WARNING_EVERY;
 
-    /// A disk that is full after some bytes.
+    /// Simulates a disk that is full after a number of bytes.
     struct FullDisk(usize);
 
     impl Write for FullDisk {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn lines_that_a_full_disk_does_not_take_are_counted_and_told_once() {
         let unwritten = UnwrittenLines::default();
-        // The first line, and a part of the second.
+        // The first line and a part of the second are written.
         let mut gathered = Gathered::new(FullDisk(6), unwritten.clone());
         let told = warnings(|| {
             for _ in 0..2 {

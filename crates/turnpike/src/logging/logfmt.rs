@@ -1,7 +1,7 @@
-//! Log lines as logfmt: `ts=… level=info msg="…"`, and each field of the event behind.
+//! Log lines as logfmt: `ts=… level=info msg="…"`, followed by the fields of the event.
 //!
-//! A value is bare, or a JSON string where it has to be: with a space, a quote, an equals sign, or
-//! a character that could break the line or steer a terminal.
+//! A value is bare if possible. A value is a JSON string if it contains a space, a quote, an equals
+//! sign, a backslash or a control character.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 use super::parts::Parts;
 use crate::escape;
 
-/// Writes each event on a line.
+/// Formatter of events as one line each.
 pub(super) struct Logfmt;
 
 impl<S, N> FormatEvent<S, N> for Logfmt
@@ -33,7 +33,7 @@ where
         SystemTime.format_time(&mut writer)?;
         let Parts { message, fields } = Parts::of(event);
         write!(writer, " level={level} msg={}", value(&message))?;
-        // The names of fields are words of this program.
+        // The names of fields are constants of this program, and need no escaping.
         for (name, text) in &fields {
             write!(writer, " {name}={}", value(text))?;
         }
@@ -41,13 +41,13 @@ where
     }
 }
 
-/// A value, in quotes where it needs them.
+/// Formats a value, with quotes if needed.
 fn value(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\');
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
-    // A string has a form in JSON.
+    // The conversion of a string to JSON cannot fail.
     let quoted = serde_json::to_string(text).unwrap_or_default();
     escape::json(&quoted).into_owned()
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::super::LogFormat;
     use super::super::tests::written;
 
-    /// Reads a line as collectors do: bare values end at a space, others are strings.
+    /// Parses a line as log collectors do: bare values extend to a space, and others are strings.
     fn parsed(line: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         let mut rest = line;

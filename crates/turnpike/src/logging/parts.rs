@@ -1,16 +1,16 @@
-//! The message of an event and its fields as text, for the formats that write them one by one.
+//! Message and fields of an event as text, for formats that write each field separately.
 
 use std::fmt;
 
 use tracing::Event;
 use tracing::field::{Field, Visit};
 
-/// The parts of an event.
+/// Parts of an event.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Its message.
+    /// Message of the event.
     pub(super) message: String,
-    /// Its fields, in their order.
+    /// Fields of the event, in recorded order.
     pub(super) fields: Vec<(&'static str, String)>,
 }
 
@@ -21,7 +21,7 @@ impl Parts {
         parts
     }
 
-    /// The text of a field.
+    /// Returns the text of a field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(key, _)| *key == name).map(|(_, text)| &**text)
     }

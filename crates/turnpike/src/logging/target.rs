@@ -1,5 +1,5 @@
-//! Destinations of log lines: standard error; under coturn's name also standard output, a file, or
-//! the system's log.
+//! Destinations of log lines. The default is standard error. Under coturn's name standard output, a
+//! file, or the system log are also possible.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,16 +16,17 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::gathered::UnwrittenLines;
 
-/// Socket of the system's log.
+/// Socket of the system log.
 const SYSLOG: &str = "/dev/log";
 
-/// Time that the system's log may take for a line: after it the line goes to standard error.
+/// Maximum time for sending a line to the system log. After this time the line is written to
+/// standard error.
 const SYSLOG_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Mode of a log file: the group reads it.
+/// Mode of a log file, which the group can read.
 const MODE: u32 = 0o640;
 
-/// A destination.
+/// Destination of log lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum LogTarget {
     #[default]
@@ -38,23 +39,23 @@ pub(crate) enum LogTarget {
     },
 }
 
-/// A file that lines are appended to.
+/// File that lines are appended to.
 #[derive(Clone, Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: Arc<File>,
-    /// Lines go to standard output as well.
+    /// True if lines are written to standard output as well.
     is_copied: bool,
 }
 
 impl LogFile {
-    /// Opens a file to append to it. A new one belongs to `owner`; in a directory to which no other
-    /// user may write an existing one does as well.
+    /// Opens a file to append lines. A new file belongs to `owner`. An existing file also does, if
+    /// no other user can write to the directory.
     ///
     /// # Errors
-    /// The system refuses, or the name may lead to a file of another user.
+    /// The system refuses, or the name could lead to a file of another user.
     pub(crate) fn open(path: &Path, is_copied: bool, owner: Owner) -> io::Result<Self> {
-        // It is opened again from wherever the process then is.
+        // The file may be opened again after a change of the working directory.
         let path = std::path::absolute(path)?;
         let file = Arc::new(append_to(&path, owner)?);
         Ok(Self { path, file, is_copied })
@@ -69,7 +70,7 @@ fn append_to(path: &Path, owner: Owner) -> io::Result<File> {
     atomic_file::append_to(path, Access { mode: MODE, owner })
 }
 
-/// The end of the queue, in the thread of the log.
+/// Writer of log lines to the destination, used by the log's thread.
 pub(super) struct Sink {
     kind: Kind,
     unwritten: UnwrittenLines,
@@ -83,8 +84,8 @@ enum Kind {
 }
 
 impl Sink {
-    /// `reopen` is set when a file must be opened again by its name. `unwritten` counts lines that
-    /// neither the system's log nor standard error takes.
+    /// Creates the writer. `reopen` is set to request that a file is opened again by name.
+    /// `unwritten` counts lines that neither the system log nor standard error accepts.
     pub(super) fn new(
         target: &LogTarget,
         reopen: Arc<AtomicBool>,
@@ -114,7 +115,7 @@ impl Write for Sink {
                 if self.reopen.swap(false, Ordering::Relaxed) {
                     match append_to(&log.path, Owner::Process) {
                         Ok(file) => log.file = Arc::new(file),
-                        // It is the only place to say so.
+                        // The old file is the only destination for this error.
                         Err(error) => writeln!(
                             &*log.file,
                             "cannot open {} again, and go on here: {error}",
@@ -124,7 +125,7 @@ impl Write for Sink {
                 }
                 let written = (&*log.file).write(lines);
                 if log.is_copied {
-                    // A reader that is gone does not keep lines out of the file.
+                    // A closed standard output does not prevent lines in the file.
                     let copied = written.as_ref().map_or(lines.len(), |written| *written);
                     let _ = io::stdout().write_all(lines.get(..copied).unwrap_or_default());
                 }
@@ -140,8 +141,8 @@ impl Write for Sink {
     }
 }
 
-/// The system's log. Each line is a datagram without a time: the receiver has one, and knows the
-/// time zone. Lines that it does not take go to standard error.
+/// Client of the system log. Each line is a datagram without a time, because the log adds the time
+/// in its time zone. Refused lines are written to standard error.
 struct Syslog {
     facility: u8,
     socket: Option<UnixDatagram>,
@@ -156,7 +157,7 @@ impl Syslog {
             let (priority, id) = (self.facility * 8 + severity.0, std::process::id());
             let mut datagram = format!("<{priority}>turnserver[{id}]: ").into_bytes();
             datagram.extend_from_slice(text);
-            // The log may have been started again since the last line.
+            // The system log may have been restarted since the last line.
             if self.send(&datagram).is_err() {
                 self.socket = None;
                 if self.send(&datagram).is_err() {
@@ -167,7 +168,7 @@ impl Syslog {
         }
     }
 
-    /// Writes a line to standard error, for the operator at the terminal: most containers have no
+    /// Writes a line to standard error, for an operator at the terminal. Most containers have no
     /// system log.
     fn write_to_stderr(text: &[u8], unwritten: &UnwrittenLines) {
         if io::stderr().write_all(&[text, b"\n"].concat()).is_err() {
@@ -191,7 +192,7 @@ impl Syslog {
     }
 }
 
-/// Severity of a line (RFC 5424, table 2). It passes the queue in front of the line, as `<6>`.
+/// Severity of a line (RFC 5424, table 2). In the queue it precedes the line, as `<6>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Severity(u8);
 
@@ -215,10 +216,10 @@ impl Severity {
     }
 }
 
-/// Puts the severity in front of each line.
+/// Writer that prefixes each line with the severity.
 pub(super) struct WithSeverity(pub(super) NonBlocking);
 
-/// One line.
+/// Writer of one line with this severity.
 pub(super) struct OneLine(NonBlocking, Severity);
 
 impl<'a> MakeWriter<'a> for WithSeverity {

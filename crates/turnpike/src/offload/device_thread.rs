@@ -1,33 +1,33 @@
-//! Thread of the kernel path: only this thread loads programs, attaches programs to devices and
-//! has the capabilities for that. It reads no data from clients or peers.
+//! Thread of the kernel path. Only this thread loads programs, attaches programs to devices and has
+//! the capabilities for these tasks. It reads no data from clients or peers.
 //!
-//! Other threads send it functions to call, and wait for the results.
+//! Other threads send functions to this thread, and wait for the results.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use xdp_relay::Offload;
 
-/// Waiting calls. A caller waits for the result, so each thread has one call at most; the next
-/// caller waits until the queue has space.
+/// Maximum number of waiting calls. Each calling thread has at most one call, because it waits for
+/// the result. If the queue is full, further callers wait for space.
 const CALLS_WAITING: usize = 16;
 
-/// Function that the thread calls.
+/// Function to call in the thread.
 type Call = Box<dyn FnOnce(&mut Offload) + Send>;
 
-/// Thread that owns the kernel path. Devices are as they were before when this value is dropped.
+/// Thread that owns the kernel path. Dropping the value restores the devices.
 #[derive(Debug)]
 pub(super) struct DeviceThread {
-    /// `None` in the drop.
+    /// `None` only during the drop.
     calls: Option<SyncSender<Call>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl DeviceThread {
-    /// Starts the thread, which starts the kernel path.
+    /// Starts the thread, which calls `begin` to start the kernel path.
     ///
     /// # Errors
-    /// The reason that `begin` returned, or there are no threads left.
+    /// `begin` failed, or the process has no thread left.
     pub(super) fn start(
         begin: impl FnOnce() -> Result<Offload, String> + Send + 'static,
     ) -> Result<Self, String> {
@@ -39,7 +39,7 @@ impl DeviceThread {
                 Ok(offload) => (Ok(()), Some(offload)),
                 Err(why) => (Err(why), None),
             };
-            // The starting thread waits for it.
+            // The starting thread waits for the outcome.
             let _ = tell.send(outcome);
             if let Some(offload) = offload {
                 serve(offload, &waiting);
@@ -53,14 +53,14 @@ impl DeviceThread {
         Ok(Self { calls: Some(calls), thread: Some(thread) })
     }
 
-    /// Calls a function in the thread; `None` if the thread has ended by a fault.
+    /// Calls a function in the thread. Returns `None` if the thread has panicked.
     pub(super) fn call<T: Send + 'static>(
         &self,
         function: impl FnOnce(&mut Offload) -> T + Send + 'static,
     ) -> Option<T> {
         let (tell, result) = sync_channel(1);
         let call = move |offload: &mut Offload| {
-            // The caller waits for it.
+            // The caller waits for the result.
             let _ = tell.send(function(offload));
         };
         self.calls.as_ref()?.send(Box::new(call)).ok()?;

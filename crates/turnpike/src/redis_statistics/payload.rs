@@ -1,4 +1,4 @@
-//! Keys, channels and messages, in the words of coturn.
+//! Keys, channels and messages of statistics in the form of coturn.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -9,37 +9,38 @@ use turn_proto::{AllocationRecord, Traffic};
 use turn_types::{AllocationId, Instant, Transport};
 use user_db::Publication;
 
-/// Longest message in bytes, as in coturn.
+/// Maximum length of a message in bytes, as in coturn.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// Time that a key stays behind the lifetime of its allocation: a Refresh may be on its way.
+/// Time for which a key remains after the lifetime of the allocation. A Refresh may be under way.
 const STAYS: Duration = Duration::from_secs(60);
 
-/// Sessions whose last report is remembered: some more than a server has. Of others only the totals
-/// are reported.
+/// Maximum number of sessions whose last report is stored, more than a server has. For further
+/// sessions only totals are reported.
 const REPORTS_MAX: usize = 200_000;
 
-/// Interval of looks for sessions whose end was lost, while there are as many as that.
+/// Minimum interval of searches for sessions whose end was lost. Searches happen only while
+/// [`REPORTS_MAX`] sessions are stored.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
-/// The last report of each session with traffic.
+/// Last report of each session with traffic.
 #[derive(Debug, Default)]
 pub(super) struct Payloads {
     reported: HashMap<AllocationId, Reported>,
     forgot: Option<Instant>,
-    /// Reports of traffic that were left out since the last [`Self::take_left_out`].
+    /// Number of traffic reports that were dropped since the last [`Self::take_left_out`].
     left_out: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Reported {
     traffic: Traffic,
-    /// Behind it the session has ended: its end is one of the events that were lost.
+    /// Expiry of the session. If the session is still stored later, its end event was lost.
     expires: Instant,
 }
 
 impl Payloads {
-    /// What an event means to Redis, in coturn's order.
+    /// Converts an event to Redis commands, in coturn's order.
     pub(super) fn of(&mut self, event: &SessionEvent) -> Vec<Publication> {
         match event {
             SessionEvent::Created(record) => {
@@ -65,7 +66,7 @@ impl Payloads {
         }
     }
 
-    /// What was relayed since the last report; nothing if nothing was.
+    /// Returns the traffic since the last report, or nothing without traffic.
     fn traffic(&mut self, record: &AllocationRecord, at: Instant) -> Vec<Publication> {
         let is_known = self.reported.contains_key(&record.id);
         if !is_known && self.reported.len() >= REPORTS_MAX {
@@ -92,13 +93,13 @@ impl Payloads {
         volumes(record, "traffic", &since).to_vec()
     }
 
-    /// Returns the number of reports that were left out, once.
+    /// Returns the number of dropped reports, and resets the number.
     pub(super) fn take_left_out(&mut self) -> u64 {
         std::mem::take(&mut self.left_out)
     }
 
-    /// Forgets sessions whose end was lost. A look takes milliseconds, so that one is enough for a
-    /// while.
+    /// Removes sessions whose end was lost, at most once per [`FORGET_EVERY`]. A search takes
+    /// milliseconds.
     fn forget_expired(&mut self, now: Instant) {
         if self.forgot.is_some_and(|at| now.saturating_since(at) < FORGET_EVERY) {
             return;
@@ -129,7 +130,7 @@ fn status(record: &AllocationRecord, word: &str, lifetime: Duration) -> Publicat
     Publication::Set { key: key(record, "status"), value, expires: lifetime + STAYS }
 }
 
-/// Volumes of both sides: `rcv` is from the client, or from the peers.
+/// Returns the traffic of both sides. `rcv` is traffic from the client, or from the peers.
 fn volumes(record: &AllocationRecord, name: &str, traffic: &Traffic) -> [Publication; 2] {
     let of = |suffix: &str, [rcvp, rcvb, sentp, sentb]: [u64; 4]| Publication::Publish {
         channel: key(record, &format!("{name}{suffix}")),
@@ -143,14 +144,14 @@ fn volumes(record: &AllocationRecord, name: &str, traffic: &Traffic) -> [Publica
     ]
 }
 
-/// The key of an allocation. A slash in a name would make it another key.
+/// Returns the key of an allocation. A slash in a name is replaced, since it would change the key.
 fn key(record: &AllocationRecord, name: &str) -> String {
     let mut key = String::from("turn/");
     if !record.realm.is_empty() {
         let _ = write!(key, "realm/{}/", part(&record.realm));
     }
     let (worker, number) = (u64::from(record.id.worker().0), record.id.0 & 0xFFFF_FFFF_FFFF);
-    // 18 digits, of which the first are the thread's, as in coturn.
+    // As in coturn, the first of the 18 digits are those of the thread.
     let _ = write!(
         key,
         "user/{}/allocation/{:018}/{name}",
@@ -160,7 +161,7 @@ fn key(record: &AllocationRecord, name: &str) -> String {
     key
 }
 
-/// A name as a part of a key, with at most half of what a message may have.
+/// Cleans a name for a key, and limits the length to half of a message's maximum length.
 fn part(name: &str) -> String {
     let is_plain = |c: char| if c == '/' || c.is_control() { '_' } else { c };
     name.chars().map(is_plain).take(MESSAGE_BYTES_MAX / 2).collect()
@@ -218,7 +219,7 @@ mod tests {
             let expires = if id < 10 { at(100) } else { at(2000) };
             assert_eq!(payloads.of(&interim(id, expires, at(20))).len(), 2);
         }
-        // One of the ten was refreshed.
+        // One of the ten sessions was refreshed.
         let mut refreshed = record(1);
         (refreshed.id, refreshed.expires) = (AllocationId(3), at(2000));
         payloads.of(&SessionEvent::Refreshed { record: refreshed, at: at(90) });

@@ -20,7 +20,7 @@ fn loaded(settings: Settings) -> Result<LoadedConfiguration> {
     Ok(LoadedConfiguration { settings, certificates: None })
 }
 
-/// A worker that applies each command and remembers the last policy.
+/// Starts a worker that applies each command and stores the last policy.
 fn worker() -> (Handle, Arc<Mutex<Option<Arc<Policy>>>>) {
     struct Knock(std::sync::mpsc::Sender<()>);
     impl Wake for Knock {
@@ -89,7 +89,7 @@ async fn addresses_that_the_host_has_now_are_protected() {
     assert!(in_force.follow_own_addresses(&handle).await);
     assert!(applied.lock().unwrap().is_none(), "nothing changed");
 
-    // As if all had come since.
+    // As if all addresses had appeared since.
     in_force.own = OwnAddresses::of_nothing();
     let elsewhere = "[relay]\naddresses = [\"auto\"]\nexternal = \"2001:db8::1\"\n";
     in_force.settings = settings::parse(Path::new("t"), elsewhere, &Environment::empty()).unwrap();
@@ -123,7 +123,7 @@ async fn applies_what_it_can_and_says_what_has_to_wait() {
     assert!(Arc::ptr_eq(&before, &policy.relay[0].ports), "ports in use stay known");
 }
 
-/// Loads a configuration with a certificate of the current content of these files.
+/// Loads a configuration with a certificate from these files.
 fn with_certificate(directory: &Path) -> Settings {
     let path = directory.display();
     settings(&format!(
@@ -138,7 +138,7 @@ fn put_certificate(directory: &Path) {
     std::fs::write(directory.join("x.key"), key.serialize_pem()).unwrap();
 }
 
-/// A file of a certificate on a disk that hangs stops neither the loop nor a reload.
+/// A file on a disk that hangs stops neither the loop nor a reload.
 #[tokio::test]
 async fn certificates_are_read_on_another_thread() {
     let directory = crate::testing::Directory::new("certificates-read");
@@ -156,7 +156,7 @@ async fn certificates_are_read_on_another_thread() {
     assert!(in_force.certificate_watch.next().await.is_none(), "from before the reload");
     assert!(in_force.certificates.infos().is_empty());
 
-    // The signal of an operator that arrived during the read.
+    // The operator's signal arrived during the read.
     in_force.watch_certificates();
     let read = in_force.certificate_watch.next().await.unwrap();
     in_force.take_certificates(&handle, read);
@@ -165,7 +165,7 @@ async fn certificates_are_read_on_another_thread() {
     assert!(in_force.certificate_watch.next().await.is_none(), "no file has changed");
 }
 
-/// Clients must not get addresses without a listener.
+/// Clients must not receive addresses without a listener.
 #[tokio::test]
 async fn discovery_waits_for_a_restart() {
     let (handle, applied) = worker();
@@ -217,7 +217,7 @@ async fn a_reload_sees_which_keys_users_have() {
     assert_eq!((offers("b"), offers("c"), policy.auth.sha256), (true, false, true));
 }
 
-/// Both directions: switched off, no client may ask for TCP any more.
+/// Covers both directions. After the switch-off no client can request TCP.
 #[tokio::test]
 async fn relaying_of_tcp_is_switched_off_and_on() {
     let (handle, applied) = worker();
@@ -230,7 +230,7 @@ async fn relaying_of_tcp_is_switched_off_and_on() {
     }
 }
 
-/// The listeners stay until a restart: their ports are not allocated.
+/// The listeners remain until a restart, so their ports are not allocated.
 #[tokio::test]
 async fn ports_that_are_listened_at_now_are_not_relayed_from() {
     let (handle, applied) = worker();

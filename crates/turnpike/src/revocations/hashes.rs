@@ -1,4 +1,5 @@
-//! Hashes of secrets and token keys: a revocation applies to them under other names as well.
+//! Hashes of secrets and token keys. With a hash a revocation also applies to a renamed secret or
+//! key.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ pub(super) fn auth_of<'a>(policy: &'a Policy, realm: &str) -> Option<&'a AuthPol
     policy.realms.named(realm).map(|realm| &realm.auth)
 }
 
-/// Names of the token key with this hash in a realm.
+/// Returns the names of the token keys with this hash in a realm.
 pub(super) fn names_of_key(policy: &Policy, realm: &str, hash: &str) -> Vec<Arc<str>> {
     let Some(auth) = auth_of(policy, realm) else { return Vec::new() };
     let kids = auth.tokens.iter().flat_map(|tokens| &tokens.keys).map(|key| &key.kid);
@@ -27,7 +28,7 @@ pub(super) fn key_hash(auth: &AuthPolicy, kid: &str) -> Option<String> {
     })
 }
 
-/// The first half of the SHA-256 of a secret, in hexadecimal digits.
+/// Returns the first half of the SHA-256 of a secret, in hexadecimal digits.
 pub(super) fn hash_of(secret: &[u8]) -> String {
     Sha256::digest(secret)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,6 +1,6 @@
-//! The service manager's store of descriptors (`FileDescriptorStoreMax=`,
-//! sd_pid_notify_with_fds(3)): what a process of the service leaves there, the next one is started
-//! with. A service that is stopped, and not started again, loses it.
+//! Descriptor store of the service manager (`FileDescriptorStoreMax=`, sd_pid_notify_with_fds(3)).
+//! The successor starts with the descriptors that a process of the service has stored. The store is
+//! emptied if the service is stopped and not started again.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -15,39 +15,41 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::handover::{Parked, close_parked};
 
-/// Number of descriptors that the store takes: systemd sets it from version 254 on, and the
-/// packages' unit for earlier ones.
+/// Environment variable with the capacity of the store in descriptors. systemd sets the variable
+/// since version 254. For earlier versions the packages' unit does.
 pub(super) const STORE: &str = "FDSTORE";
 
-/// Descriptors that the process is started with (sd_listen_fds(3)).
+/// Environment variables about the descriptors that the process was started with
+/// (sd_listen_fds(3)).
 const COUNT: &str = "LISTEN_FDS";
 const NAMES: &str = "LISTEN_FDNAMES";
 const PROCESS: &str = "LISTEN_PID";
 
-/// Names in the store.
+/// Names of the descriptors in the store.
 const STATE: &str = "turnpike-state";
 const SOCKETS: &str = "turnpike-sockets";
 
-/// Longest time until the manager has read everything.
+/// Maximum time until the manager has read all messages.
 const BARRIER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Parts that the process before has left.
+/// Parked descriptors of the predecessor.
 #[derive(Debug)]
 pub(super) enum Found {
     Nothing,
     Pair(Parked),
-    /// Not one of each: a message about one of them was lost. They are closed.
+    /// Not exactly one state and one set of sockets: a message about one of them was lost. The
+    /// descriptors are closed.
     Part,
 }
 
-/// Stores both in place of older ones, and waits until the manager has them: it might close them
-/// with the process otherwise.
+/// Stores both descriptors in place of older ones, and waits until the manager has received them.
+/// Otherwise the manager might discard the descriptors when the process exits.
 pub(super) fn keep(manager: &UnixDatagram, parked: &Parked) -> io::Result<()> {
-    // Of a removal that was lost.
+    // Earlier descriptors remain if a removal was lost.
     let _ = remove(manager);
     let kept = store(manager, parked);
     if kept.is_err() {
-        // The first without the second is of no use.
+        // The first descriptor is unusable without the second.
         let _ = remove(manager);
     }
     kept?;
@@ -60,7 +62,8 @@ fn remove(manager: &UnixDatagram) -> io::Result<()> {
 
 fn store(manager: &UnixDatagram, parked: &Parked) -> io::Result<()> {
     for (name, fd) in [(STATE, &parked.state), (SOCKETS, &parked.sockets)] {
-        // It would take the end of the Unix socket for an end of its use.
+        // Without `FDPOLL=0` the manager would treat the closed sending end as a hang-up, and close
+        // the descriptor.
         send(manager, &format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0"), fd.as_fd())?;
     }
     Ok(())
@@ -70,7 +73,7 @@ fn wait_until_read(manager: &UnixDatagram) -> io::Result<()> {
     let (heard, barrier) = pipe_with(PipeFlags::CLOEXEC)?;
     send(manager, "BARRIER=1", barrier.as_fd())?;
     drop(barrier);
-    // The manager closes its copy when it has read everything before.
+    // The manager closes its copy after it has read all preceding messages.
     let deadline = Timespec::try_from(BARRIER_DEADLINE).map_err(io::Error::other)?;
     let mut closed = [PollFd::new(&heard, PollFlags::empty())];
     match poll(&mut closed, Some(&deadline))? {
@@ -79,7 +82,7 @@ fn wait_until_read(manager: &UnixDatagram) -> io::Result<()> {
     }
 }
 
-/// Messages that remove both.
+/// Returns the messages that remove both descriptors.
 pub(super) fn removal() -> [String; 2] {
     [STATE, SOCKETS].map(|name| format!("FDSTOREREMOVE=1\nFDNAME={name}"))
 }
@@ -94,10 +97,11 @@ fn send(manager: &UnixDatagram, message: &str, fd: BorrowedFd<'_>) -> io::Result
     Ok(())
 }
 
-/// What the process before has left: descriptors that this one was started with. Of others it takes
-/// none.
+/// Returns the parked descriptors that this process was started with. Other descriptors are
+/// ignored.
 pub(super) fn found(variable: impl Fn(&str) -> Option<String>) -> Found {
-    // Variables that a process of the service hands to a program of its own are not for that.
+    // A process of the service may pass its variables to a child process, for which they are not
+    // valid.
     let is_meant = variable(PROCESS).is_some_and(|id| id == std::process::id().to_string());
     let count = variable(COUNT).and_then(|count| count.parse().ok()).filter(|_| is_meant);
     let Some(count) = count else { return Found::Nothing };
@@ -118,8 +122,8 @@ fn named<'a>(names: impl Iterator<Item = &'a str>, passed: Vec<OwnedFd>) -> Foun
         (1, 1, Some(state), Some(sockets)) => Found::Pair(Parked { state, sockets }),
         (0, 0, ..) => Found::Nothing,
         (.., last) => {
-            // The manager has a descriptor of each too: listeners that wait in it would keep their
-            // ports.
+            // The manager also has a descriptor of each Unix socket. Listeners in flight in a
+            // socket would keep their ports in use.
             for sockets in sockets.into_iter().chain(last) {
                 let _ = close_parked(sockets);
             }
@@ -157,8 +161,8 @@ mod tests {
         }
     }
 
-    /// The manager's descriptor of the Unix socket stays open, and a listener in it would keep its
-    /// port.
+    /// The manager's descriptor of the Unix socket remains open, and a listener in flight would
+    /// keep its port in use.
     #[test]
     fn sockets_of_half_a_pair_are_closed() {
         let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -184,7 +188,7 @@ mod tests {
         let read = std::thread::spawn(move || {
             let mut all = Vec::new();
             let mut bytes = [0; 100];
-            // The descriptors close as they come: the manager has read everything.
+            // Each descriptor is closed when received: the manager has read everything.
             for _ in 0..5 {
                 let len = manager.recv(&mut bytes).unwrap();
                 all.push(String::from_utf8_lossy(&bytes[..len]).into_owned());
@@ -216,7 +220,7 @@ mod tests {
     fn a_manager_that_never_reads_is_not_waited_for_for_ever() {
         let (server, manager) = UnixDatagram::pair().unwrap();
         let parked = Parked { state: file(), sockets: file() };
-        // The manager is gone: its copies are closed.
+        // The manager has exited: its copies are closed.
         drop(manager);
         assert!(keep(&server, &parked).is_err());
     }

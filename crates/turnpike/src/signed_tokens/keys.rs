@@ -1,5 +1,5 @@
-//! Keys that verify signed tokens (RFC 7517). Each is for one algorithm, and a token is only tried
-//! with keys of its own: a public key is never taken for a secret.
+//! Keys that verify signed tokens (RFC 7517). Each key has one algorithm, and a token is only tried
+//! with keys of the token's algorithm. A public key is therefore never used as a secret.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, 
 use jsonwebtoken::{Algorithm, DecodingKey, Header};
 use serde::Deserialize;
 
-/// Most keys of a set: a token without a `kid` is tried with each.
+/// Maximum number of keys in a set. A token without a `kid` is tried with each key.
 const KEYS_MAX: usize = 16;
 
-/// A JSON Web Key Set whose keys are read separately.
+/// JSON Web Key Set whose keys are parsed separately.
 #[derive(Deserialize)]
 struct KeySet {
     keys: Vec<serde_json::Value>,
@@ -20,7 +20,7 @@ struct KeySet {
 #[derive(Debug, Default)]
 pub(super) struct Keys(Vec<Key>);
 
-/// A key with its algorithm.
+/// Key with its algorithm.
 pub(super) struct Key {
     kid: Option<String>,
     algorithm: Algorithm,
@@ -32,9 +32,11 @@ impl Keys {
         Self(keys)
     }
 
-    /// Reads a JSON Web Key Set. Keys of other kinds, and such as are not for signatures of the
-    /// kind's algorithm, are left out, and so are those that cannot be read (RFC 7517 §5). A set
-    /// without any entry withdraws all keys.
+    /// Reads a JSON Web Key Set. Keys of unsupported kinds, keys with another purpose or algorithm,
+    /// and unreadable keys are ignored (RFC 7517 §5). A set without entries withdraws all keys.
+    ///
+    /// # Errors
+    /// The text is not a key set, or has entries but no usable key.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         let set: KeySet = serde_json::from_slice(text)
             .map_err(|error| format!("this is no JSON Web Key Set: {error}"))?;
@@ -62,7 +64,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// The keys that may have signed a token with this header.
+    /// Returns the keys that may have signed a token with this header.
     pub(super) fn of<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a Key> {
         let named = |key: &Key| match (&header.kid, &key.kid) {
             (Some(wanted), Some(kid)) => wanted == kid,
@@ -73,7 +75,7 @@ impl Keys {
 }
 
 impl Key {
-    /// A secret, for HS256.
+    /// Creates a key for HS256 from a secret.
     pub(super) fn of_secret(secret: &[u8]) -> Self {
         Self { kid: None, algorithm: Algorithm::HS256, decoding: DecodingKey::from_secret(secret) }
     }
@@ -105,7 +107,7 @@ impl Key {
         Some(Self { kid: jwk.common.key_id.clone(), algorithm, decoding })
     }
 
-    /// Returns true if the header of a token names this very key.
+    /// Returns true if the header of a token names exactly this key.
     pub(super) fn is_named_by(&self, header: &Header) -> bool {
         self.kid.is_some() && self.kid == header.kid
     }

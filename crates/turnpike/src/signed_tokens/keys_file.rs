@@ -1,4 +1,4 @@
-//! Keys of a file, which another thread reads again when the file has changed.
+//! Keys of a file. Another thread reads the file again after each change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,14 @@ use super::keys::Keys;
 use crate::failure::{Failure, Result};
 use crate::file_reading::FileReading;
 
-/// Interval of checks for a new file. A key that an operator removes is refused after it.
+/// Interval of checks for a changed file. A key that an operator removes is refused after this
+/// interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Maximum size of the file in bytes: some hundred keys.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// A file of keys. Look-ups of keys do not read the file.
+/// File of keys. Look-ups of keys do not access the file.
 #[derive(Debug)]
 pub(super) struct KeysFile {
     path: PathBuf,
@@ -30,18 +31,18 @@ pub(super) struct KeysFile {
 struct KnownKeys {
     changed: Option<SystemTime>,
     keys: Arc<Keys>,
-    /// The log has a line about the failure.
+    /// True if a log line has reported the failure.
     is_failing: bool,
 }
 
-/// Keys of a changed file; `None` if the file has not changed.
+/// Keys of a changed file, with the time of the change. `None` if the file has not changed.
 type KeysReading = std::result::Result<Option<(SystemTime, Keys)>, String>;
 
 impl KeysFile {
-    /// Reads a file.
+    /// Reads the file for the first time.
     ///
     /// # Errors
-    /// The file cannot be read, or has no usable keys.
+    /// The file cannot be read, or contains no usable keys.
     pub(super) fn open(path: PathBuf) -> Result<Self> {
         let file = Self { path, known: RwLock::default() };
         let read = read(&file.path, None).map_err(|why| {
@@ -52,19 +53,19 @@ impl KeysFile {
         Ok(file)
     }
 
-    /// Returns the keys. Those of the last readable file remain.
+    /// Returns the keys of the last successful read.
     pub(super) fn keys(&self) -> Arc<Keys> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner).keys)
     }
 
-    /// Returns a call that reads the file if the file has changed, for another thread.
+    /// Returns a closure that reads the file if it has changed, for another thread.
     pub(super) fn reader(&self) -> impl FnOnce() -> KeysReading + Send + 'static {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).changed;
         let path = self.path.clone();
         move || read(&path, known)
     }
 
-    /// Puts the keys of a read into effect, or logs the first failure.
+    /// Applies the keys of a read, or logs the first failure.
     pub(super) fn put(&self, read: KeysReading) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         match read {
@@ -94,7 +95,7 @@ fn read(path: &Path, known: Option<SystemTime>) -> KeysReading {
     Ok(Some((changed, Keys::read(&text)?)))
 }
 
-/// Reads the file again after each change, for as long as the server runs.
+/// Reads the file again after each change, while the server runs.
 pub(super) async fn watch(verifier: Arc<Verifier>) {
     let Some(file) = &verifier.file else { return };
     let mut reading = FileReading::new("the keys of signed tokens");

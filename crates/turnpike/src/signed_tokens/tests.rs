@@ -14,12 +14,12 @@ const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const ISSUER: &str = "https://login.example.org/";
 const AUDIENCE: &str = "turn.example.org";
 
-/// A key pair of the issuer.
+/// Key pair of the issuer.
 struct Pair {
     kid: &'static str,
     algorithm: Algorithm,
     signing: EncodingKey,
-    /// Its public key as an entry of a set.
+    /// Public key as an entry of a key set.
     public: Value,
 }
 
@@ -33,7 +33,7 @@ impl Pair {
             (EncodingKey::from_ed_der(&pair.serialize_der()), public)
         } else if algorithm == Algorithm::ES256 {
             let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-            // A point as in SEC 1: a byte for its form, and both coordinates.
+            // Point as in SEC 1: a byte for the form, and both coordinates.
             let (x, y) = pair.public_key_raw()[1..].split_at(32);
             let public = json!({ "kty": "EC", "crv": "P-256", "x": text(x), "y": text(y) });
             (EncodingKey::from_ec_der(&pair.serialize_der()), public)
@@ -63,7 +63,7 @@ fn claims() -> Value {
     json!({ "iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": now() + 300 })
 }
 
-/// The claims with others in their place; `null` takes one out.
+/// Returns the claims after `changes`. The value `null` removes a claim.
 fn with(changes: &Value) -> Value {
     let mut claims = claims();
     for (name, value) in changes.as_object().unwrap() {
@@ -97,8 +97,8 @@ fn is_denied(result: Result<Signed, SignedTokenError>) -> bool {
     matches!(result, Err(SignedTokenError::Denied(_)))
 }
 
-/// Signers mark with `crit` what a verifier must understand (RFC 7515 §4.1.11): this one
-/// understands no such extension.
+/// Signers list in `crit` the extensions that a verifier must understand (RFC 7515 §4.1.11). This
+/// verifier supports none.
 #[test]
 fn a_token_with_critical_extensions_is_refused() {
     let pair = Pair::new("k", Algorithm::EdDSA);
@@ -116,7 +116,7 @@ fn a_token_with_critical_extensions_is_refused() {
     assert!(verifier.verify(&signed).is_ok());
 }
 
-/// An issuer that withdraws a key while its URL is silent is obeyed within a day.
+/// A key that an issuer withdraws while its URL is silent is refused within a day.
 #[test]
 fn keys_of_a_silent_url_have_an_end() {
     let pair = Pair::new("k", Algorithm::EdDSA);
@@ -147,7 +147,8 @@ fn without_keys_no_token_is_called_wrong() {
     assert!(is_denied(without_url.verify(&token)), "there is no URL to wait for");
 }
 
-/// A key without a name is tried with each token, and proves nothing about one of another key.
+/// A key without a name is tried with each token, and does not show that a token of another key is
+/// wrong.
 #[test]
 fn a_key_that_may_be_meant_hides_no_outage() {
     let (known, other) = (Pair::new("k", Algorithm::EdDSA), Pair::new("o", Algorithm::EdDSA));
@@ -159,10 +160,10 @@ fn a_key_that_may_be_meant_hides_no_outage() {
     assert!(matches!(why, Err(SignedTokenError::Unavailable(_))), "{why:?}");
     assert!(silent.verify(&known.sign(&claims())).is_ok());
     assert!(is_denied(silent.verify(&known.sign(&with(&json!({ "exp": 1 }))))), "it has signed");
-    // Once the keys are there it is wrong, and they may be others by now.
+    // With the URL's keys the token is wrong, and the keys may have changed by now.
     let complete = Verifier { fixed: silent.fixed, ..verifier(&[&known]) };
     assert!(is_denied(complete.verify(&other.sign(&claims()))));
-    // A token that names the key which has not signed it is forged.
+    // A token is forged if it names a key and another key has signed it.
     let stranger = Pair::new("k", Algorithm::EdDSA);
     assert!(is_denied(verifier(&[&known]).verify(&stranger.sign(&claims()))));
 }
@@ -228,12 +229,12 @@ fn no_other_way_of_signing_counts() {
     let good = pair.sign(&claims());
     assert_eq!(verifier.verify(&good).unwrap().user, "alice");
     let public = pair.public.to_string().into_bytes();
-    // A public key as the secret of HS256.
+    // A public key used as the secret of HS256.
     let mut header = Header::new(Algorithm::HS256);
     header.kid = Some("k".to_owned());
     let forged = encode(&header, &claims(), &EncodingKey::from_secret(&public)).unwrap();
     assert!(verifier.verify(&forged).is_err());
-    // A strength that nobody asked for.
+    // HMAC with a stronger hash, which is not configured.
     let stronger = Header::new(Algorithm::HS512);
     let forged = encode(&stronger, &claims(), &EncodingKey::from_secret(SECRET)).unwrap();
     assert!(verifier.verify(&forged).is_err());

@@ -1,7 +1,7 @@
-//! Rows of the tables as they were read last, for the process that takes over.
+//! Rows of the tables as last read, for a successor process.
 //!
-//! Its database may be away. Without these rows it would know no realm, secret or key of the
-//! tables until the database is back.
+//! The successor's database may be unreachable. Without these rows the successor would lack the
+//! realms, secrets and keys of the tables until the database responds.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use state_format::fields;
 use turn_types::Secret;
 use user_db::{Row, Table};
 
-/// Rows of one database.
+/// Rows of the tables of one database.
 #[derive(Clone)]
 pub(crate) struct LastRows {
     /// Hash of the database's URL and the names of the tables. Rows of other tables, or of another
-    /// database, are of no use.
+    /// database, are unusable.
     tables: Secret<[u8; 32]>,
-    /// Rows with the names of their tables, and perhaps with secrets.
+    /// Rows with the names of their tables. Rows may contain secrets.
     rows: Arc<[(String, Row)]>,
 }
 
@@ -29,7 +29,7 @@ impl LastRows {
         Self { tables, rows: named.collect() }
     }
 
-    /// Returns the rows, if they are of these tables.
+    /// Returns the rows if they belong to these tables.
     pub(crate) fn of(&self, tables: Secret<[u8; 32]>) -> Option<Vec<(Table, Row)>> {
         if self.tables != tables {
             return None;
@@ -40,7 +40,8 @@ impl LastRows {
     }
 }
 
-/// Equal rows are one reading: a comparison takes no time, however many rows there are.
+/// Compares by identity, because equal rows are the same reading. The time does not depend on the
+/// number of rows.
 impl PartialEq for LastRows {
     fn eq(&self, other: &Self) -> bool {
         self.tables == other.tables && Arc::ptr_eq(&self.rows, &other.rows)
@@ -55,7 +56,7 @@ impl fmt::Debug for LastRows {
     }
 }
 
-/// Names tables of a database at a URL, which may contain a password.
+/// Hashes the names of tables and the URL of their database, which may contain a password.
 pub(super) fn identity(url: &str, tables: &[Table]) -> Secret<[u8; 32]> {
     let mut hash = Sha256::new_with_prefix(url);
     for table in tables {
@@ -65,7 +66,7 @@ pub(super) fn identity(url: &str, tables: &[Table]) -> Secret<[u8; 32]> {
     Secret::new(hash.finalize().into())
 }
 
-/// Cell with the rows that were read last.
+/// Shared cell with the rows that were read last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastRead(Arc<Mutex<Option<LastRows>>>);
 

@@ -1,4 +1,4 @@
-//! From the rows of coturn's tables to rules.
+//! Conversion of the rows of coturn's tables to rules.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -6,19 +6,19 @@ use std::time::{Duration, SystemTime};
 use settings::{DatabasePeers, DatabaseRealm, DatabaseRules};
 use user_db::{Row, Table};
 
-/// Rules of rows.
+/// Rules found in rows, with warnings.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) rules: DatabaseRules,
-    /// Rows that are not used, and why; no secrets.
+    /// Unused rows, with the reason. Contains no secrets.
     pub(crate) warnings: BTreeSet<String>,
-    /// The next time at which a key begins or ends.
+    /// Next time at which a key's validity starts or expires.
     pub(super) due: Option<SystemTime>,
-    /// The value of `compatibility.short_secrets`.
+    /// Value of `compatibility.short_secrets`.
     short_secrets: bool,
 }
 
-/// The rules of rows at a time. `short_secrets` is `compatibility.short_secrets`.
+/// Converts rows to the rules at time `now`. `short_secrets` is `compatibility.short_secrets`.
 pub(crate) fn of(rows: &[(Table, Row)], now: SystemTime, short_secrets: bool) -> Found {
     let mut found = Found { short_secrets, ..Found::default() };
     for (table, row) in rows {
@@ -70,7 +70,7 @@ impl Found {
         Ok(self.rules.realms.entry(name.to_owned()).or_default())
     }
 
-    /// The rules for peers of a realm; the empty one is all.
+    /// Returns the peer rules of a realm. An empty name selects the rules of all realms.
     fn peers(&mut self, realm: &str) -> Result<&mut DatabasePeers, String> {
         if realm.is_empty() { Ok(&mut self.rules.peers) } else { Ok(&mut self.realm(realm)?.peers) }
     }
@@ -89,7 +89,7 @@ impl Found {
         let number: i64 = value
             .parse()
             .map_err(|_| format!("realm {realm}: {option} is \"{value}\", and no number"))?;
-        // As in coturn, a number below 0 is no limit of the realm's own.
+        // As in coturn, a negative number sets no limit of the realm.
         let Ok(number) = u64::try_from(number) else { return Ok(()) };
         let count = u32::try_from(number).unwrap_or(u32::MAX);
         let limits = self.realm(realm)?;
@@ -102,8 +102,8 @@ impl Found {
         Ok(())
     }
 
-    /// Returns whether a key may be used now, and notes the time when that changes. Without a
-    /// lifetime it has no end.
+    /// Returns true if a key is valid now, and records the next change of its validity. A key
+    /// without a lifetime does not expire.
     fn is_valid(&mut self, begin: &str, lifetime: &str, now: SystemTime) -> bool {
         let seconds = |text: &str| text.parse().unwrap_or(0_u64).min(u64::from(u32::MAX));
         let (begin, lifetime) = (seconds(begin), seconds(lifetime));

@@ -1,5 +1,5 @@
-//! The authorizer: a web service that decides about allocations, and what clients get while it is
-//! silent.
+//! Tests of the authorizer, a web service that decides about allocations, and of the results for
+//! clients while the service is silent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::support::*;
 
-/// Service that answers each question with the latest of `answers`, and passes on header and body
+/// Service that responds to each question with the latest of `answers`. Passes on header and body
 /// of the question.
 fn service(answers: Receiver<(u16, String)>) -> (u16, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (asked, questions) = channel();
     thread::spawn(move || {
-        // One question at a time, each on a separate connection.
+        // Questions are handled one by one, each on a separate connection.
         let mut latest = (500, String::new());
         for stream in listener.incoming() {
             latest = answers.try_iter().last().unwrap_or(latest);
@@ -99,7 +99,7 @@ impl Scene {
             .stderr(Stdio::null())
             .status()
             .unwrap()
-            // 1 is a warning: on the server's own host not everything can be tested.
+            // 1 is a warning, since not everything can be tested on the server's host.
             .code()
             .is_some_and(|code| code < 2)
     }
@@ -151,7 +151,7 @@ fn without_the_service_the_rules_alone_decide_if_that_is_wanted() {
     assert!(scene.why().contains("authorizer_unavailable"), "{}", scene.why());
 }
 
-/// A service that denies everything, each question after a time.
+/// Service that denies every question after a delay.
 fn denying_after(time: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -168,7 +168,7 @@ fn denying_after(time: Duration) -> u16 {
     port
 }
 
-/// Service that denies all questions, one after the other, also those of closed connections.
+/// Service that denies all questions sequentially, also those of closed connections.
 fn denying_in_turn(time: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -178,7 +178,7 @@ fn denying_in_turn(time: Duration) -> u16 {
         for stream in listener.incoming() {
             let (asked, turn) = (asked.clone(), Arc::clone(&turn));
             thread::spawn(move || {
-                // The client of a question before may be gone.
+                // The client of a previous question may have exited.
                 let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
                 thread::sleep(time);
                 answer(stream.unwrap(), 403, "", &asked);
@@ -211,7 +211,7 @@ fn a_late_denial_ends_the_sessions_and_serves_nobody_again() {
 #[test]
 fn who_is_served_in_an_outage_is_denied_after_it() {
     let (answer, answers) = channel();
-    // A failing server (500) at first.
+    // The server fails (500) at first.
     let (service, _questions) = service(answers);
     let mut call = Call::through(&format!(
         "[authorizer]\nurl = \"http://127.0.0.1:{service}/\"\nwhen_silent = \"serve\"\nkeep_for = \"0 s\"\n\
@@ -257,7 +257,7 @@ fn a_response_without_a_decision_serves_nobody() {
     assert!(scene.relays(""));
 }
 
-/// Services with a rate limiter, or with some servers that fail behind a load balancer.
+/// Covers services with a rate limiter, and services with failing servers after a load balancer.
 #[test]
 fn a_service_that_fails_at_times_serves_nobody_whom_it_denies() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -275,7 +275,7 @@ fn a_service_that_fails_at_times_serves_nobody_whom_it_denies() {
     }
 }
 
-/// A denied client with more requests than concurrent questions is not served: a dropped question
+/// A denied client with more requests than concurrent questions is not served. A dropped question
 /// does not count as silence of the service.
 #[test]
 fn who_is_denied_is_not_served_by_asking_often() {

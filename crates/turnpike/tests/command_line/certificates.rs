@@ -1,11 +1,11 @@
-//! Certificates whose files come and go while the confined server runs.
+//! Tests of certificates whose files change while the confined server runs.
 
 use std::fs;
 use std::path::Path;
 
 use super::support::*;
 
-/// A chain and its key in a new directory, valid until this year.
+/// Writes a chain and its key to a new directory. The certificate is valid until this year.
 fn put(directory: &Path, until: i32) {
     fs::create_dir_all(directory).unwrap();
     let mut params = rcgen::CertificateParams::new(["turn.example.org".to_owned()]).unwrap();
@@ -59,7 +59,7 @@ fn directories_of_certificates_are_made_anew_and_a_reload_does_the_rest() {
     let report = ask("reload");
     assert!(expires(0) > before, "as certbot makes it anew: {report}");
     if ask("status")["confinement"]["landlock"]["on"] == true {
-        // Its directory is in one that programs share: no rule is about that.
+        // The parent directory is shared between programs, and no rule permits it.
         let kept = report["certificates_kept"][0].as_str().unwrap();
         assert!(kept.contains(path(&own.0)) && kept.contains("made anew"), "{kept}");
         assert!(kept.contains("start the server again"), "{kept}");

@@ -1,4 +1,4 @@
-//! Configurations that are checked, refused, read from variables, and imported.
+//! Tests of configurations that are checked, refused, read from variables, and imported.
 
 use std::fs::Permissions;
 use std::io::BufReader;
@@ -50,7 +50,7 @@ fn a_check_of_the_host_names_ports_in_use_and_addresses_that_are_missing() {
             directory.0
         ),
     );
-    // Without the host it may be meant for another.
+    // Without `--host`, the configuration may be meant for another host.
     let output = run(&["check", path(&file)]);
     assert!(output.status.success(), "{output:?}");
     let text = stdout(&output);
@@ -125,7 +125,7 @@ fn a_configuration_of_coturn_is_imported_and_nothing_is_replaced() {
     );
     let ours = directory.0.join("turnpike.toml");
     let data = directory.0.join("data");
-    // Without --output nothing is written.
+    // Without --output no file is written.
     let shown = run(&["import", "coturn", path(&theirs)]);
     assert!(shown.status.success() && stdout(&shown).contains("realm = \"example.org\""));
     assert!(stderr(&shown).contains("4 options: 2 taken, 1 not taken, 1 unknown"), "{shown:?}");
@@ -146,7 +146,7 @@ fn a_configuration_of_coturn_is_imported_and_nothing_is_replaced() {
     let again = run(&import);
     assert!(!again.status.success() && stderr(&again).contains("exists"), "{again:?}");
 
-    // A secret has a file of its own.
+    // A secret has a separate file.
     let theirs = directory.file("secret.conf", "static-auth-secret=0123456789abcdef\nrealm=x\n");
     let ours = directory.0.join("second.toml");
     let out = run(&["import", "coturn", path(&theirs), "--output", path(&ours), "--json"]);

@@ -1,4 +1,4 @@
-//! A server that runs from coturn's configuration, confined as any other.
+//! Tests of a confined server that runs from coturn's configuration.
 
 use test_support::{DatabaseKind, DatabaseServer, require};
 
@@ -32,7 +32,7 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
     assert!(stdout(&probe).contains("relay"), "{probe:?}");
     assert_ne!(probe.status.code(), Some(2), "{probe:?}");
 
-    // Origins of values are in the file that operators edit.
+    // Origins of values refer to the file that operators edit.
     let socket = data.join("control.sock");
     let mut curl = std::process::Command::new("curl");
     curl.args(["-s", "--unix-socket", path(&socket), "http://localhost/v1/configuration"]);
@@ -44,14 +44,15 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
     let checked = ask(&["check"]);
     assert!(stderr(&checked).contains("turnpike import coturn FILE --check"), "{checked:?}");
 
-    // A user who is added by a command stays, one who leaves the file goes.
+    // A user who was added by a command remains, and a user who was removed from the file is
+    // deleted.
     assert!(ask(&["user", "add", "dora", "--realm", "a.example"]).status.success());
     directory.file("turnserver.conf", &format!("{base}user=carol:staple\ntotal-quota=7\n"));
     server.signal("HUP");
     server.wait_for("reloaded");
     assert_eq!(names(), ["carol", "dora"]);
 
-    // A line that cannot be read is named, and the old ones stay in force.
+    // An unreadable line is named, and the previous options remain in effect.
     directory
         .file("turnserver.conf", &format!("{base}user=carol:staple\ndenied-peer-ip=10.0.0.0/8x\n"));
     let refused = ask(&["reload"]);
@@ -60,7 +61,7 @@ fn a_server_runs_from_coturns_configuration_and_reloads_it() {
         stderr(&refused).contains("turnserver.conf:8: denied-peer-ip=10.0.0.0/8x"),
         "{refused:?}"
     );
-    // So is one whose translation is not valid.
+    // A file whose translation is not valid is refused as well.
     directory.file("turnserver.conf", &base.replace("a.example", "a\tb"));
     let refused = ask(&["reload"]);
     assert!(stderr(&refused).contains("turnserver.conf:5: realm"), "{refused:?}");
@@ -138,8 +139,8 @@ fn users_of_coturns_database_are_copied_with_their_keys() {
     assert!(key.len() == 32 && keys.contains(&key), "{key}: {keys}");
 }
 
-/// Imports from a database, and returns the account and the configuration.
-/// Copies rows of a database; the import ends with `status`.
+/// Copies rows of a database by an import that exits with `status`. Returns the account and the
+/// configuration.
 fn rows_are_copied(directory: &Directory, url: &str, status: i32) -> (String, String) {
     let text = "realm=a.example\nuse-auth-secret\noauth\n";
     let theirs = directory.file("turnserver.conf", text);
@@ -162,7 +163,7 @@ fn users_are_imported_before_the_certificate_is_there() {
     assert!(imported.status.success(), "{imported:?}");
     let said = stderr(&imported);
     assert!(said.contains("5 options") && said.contains("user alice: added"), "{said}");
-    // A check of the file itself names the format.
+    // A check of the coturn file names the format.
     let checked = stderr(&run(&["check", path(&theirs)]));
     assert!(checked.contains("turnpike import coturn"), "{checked}");
 }
@@ -214,7 +215,7 @@ fn rows_of_coturns_file_become_a_configuration() {
         assert!(added.status.success(), "{added:?}");
     }
     let url = format!("sqlite-coturn://{}", path(&turndb));
-    // A secret is too short.
+    // One secret is too short.
     let (account, toml) = rows_are_copied(&directory, &url, 1);
     for line in [
         "turn_secret: realm a.example",
@@ -231,7 +232,7 @@ fn rows_of_coturns_file_become_a_configuration() {
     assert!(toml.contains("quotas = { allocations_per_user = 7 }"), "{toml}");
     let secret = directory.0.join("secret-b.example-database-1");
     assert_eq!(std::fs::read_to_string(secret).unwrap(), "0123456789abcdef-of-b\n");
-    // A database that the new configuration goes on with is not copied.
+    // A database that the new configuration still uses is not copied.
     let both = directory.file("both.conf", &format!("realm=a.example\nuserdb={}\n", path(&turndb)));
     let new = directory.0.join("new.toml");
     let out = run(&["import", "coturn", path(&both), "--output", path(&new), "--users", &url]);
@@ -291,7 +292,7 @@ fn certificates_are_found_where_coturn_finds_them() {
         "listening-ip=127.0.0.1\nlistening-port={port}\ntls-listening-port={port}\nrelay-ip=127.0.0.1\nrealm=a.example\nlt-cred-mech\ncert=chain.pem\npkey=key.pem\n"
     );
     let theirs = directory.file("turnserver.conf", text);
-    // They are no certificates, and the warning about them has the path.
+    // These files are not certificates, and the warning about them has the path.
     let [chain, _key] = ["etc/chain.pem", "etc/key.pem"].map(|name| directory.file(name, "x"));
     let data = directory.0.join("data");
     let mut command = turnpike(&["run", "--coturn-config", path(&theirs), "--data", path(&data)]);
@@ -304,7 +305,7 @@ fn certificates_are_found_where_coturn_finds_them() {
     server.stop();
 }
 
-/// A script that migrates a hundred servers reads nothing but the exit status.
+/// A script that migrates a hundred servers reads only the exit status.
 #[test]
 fn an_import_that_loses_users_secrets_or_rules_fails() {
     let directory = Directory::new();

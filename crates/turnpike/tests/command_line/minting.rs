@@ -1,4 +1,4 @@
-//! Credentials that an application gets from the server itself, and calls with them.
+//! Tests of credentials that an application requests from the server, and of calls with them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::support::*;
 
-/// Asks as an application does.
+/// Sends a request as an application does.
 fn get(api: u16, query: &str, token: &str) -> (u16, Value) {
     ask(api, &format!("/turn?{query}"), token)
 }
@@ -148,7 +148,7 @@ fn a_credential_of_the_server_itself_relays() {
     assert_eq!(get(api, "service=turn", "wrong").0, 401);
 }
 
-/// A call with this credential succeeds.
+/// Checks that a call with this credential succeeds.
 fn relays(uri: &str, user: &str, password: &str) {
     let demo = turnpike(&["demo", "--seconds", "1", "--server", uri])
         .args(["--user", user, "--password", password])

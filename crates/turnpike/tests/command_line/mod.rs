@@ -1,5 +1,5 @@
-//! The program from the command line: its output, exit status, and files. Servers run
-//! on the loopback, on ports that were free a moment before.
+//! Tests of the program from the command line: output, exit status, and files. Servers use the
+//! loopback interface, at ports that were free shortly before.
 
 mod authorizing;
 mod certificates;
@@ -45,7 +45,7 @@ fn a_first_start_can_be_tried_and_a_second_names_the_file_of_its_password() {
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[0], env!("CARGO_BIN_EXE_turnpike"));
     assert_eq!(words[3], format!("turn:127.0.0.1:{port}"));
-    // As printed, but for the number of seconds.
+    // Run as printed, except for the number of seconds.
     let (seconds, line) = words.split_last().unwrap();
     assert_eq!(*seconds, "5");
     let tried = Command::new(line[0]).args(&line[1..]).arg("1").output().unwrap();
@@ -117,7 +117,7 @@ fn a_probe_of_what_is_no_uri_is_refused_with_advice() {
 
 #[test]
 fn a_probe_of_nobody_fails_and_says_what_to_do() {
-    // The port is free again: nobody accepts there.
+    // The port is free again, and no process accepts connections there.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = run(&["probe", &format!("turn:{free}?transport=tcp")]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -1,10 +1,10 @@
-//! Clients are sent to servers that answer, and served where none does.
+//! Tests of redirection to servers that respond. If none does, clients are served.
 
 use std::time::{Duration, Instant};
 
 use super::support::*;
 
-/// Waits for what the server finds out: it asks every 5 seconds, and twice before it believes it.
+/// Waits for a result of health checks. The server checks every 5 seconds, and needs two checks.
 fn until_known(what: &str, is_known: &dyn Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !is_known() {
@@ -66,7 +66,7 @@ fn nobody_is_sent_to_a_server_that_does_not_answer() {
             "--password",
             &word("password"),
         ]);
-        // Packets that a busy host loses are no matter here.
+        // Packets that a busy host loses do not matter here.
         assert!(stdout(&out).contains("relayed through"), "{out:?}");
     };
     let total = |name: &str| {
@@ -74,7 +74,7 @@ fn nobody_is_sent_to_a_server_that_does_not_answer() {
         let status = json(&run(&["status", "--json", "--data", &data]));
         status["allocations"]["total"].as_u64().unwrap()
     };
-    // Many clients, none of which is sent to the dead server: the call is relayed by the other one.
+    // None of many clients is redirected to the dead server. The other server relays the call.
     for _ in 0..3 {
         call();
     }

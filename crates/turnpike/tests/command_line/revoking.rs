@@ -1,11 +1,11 @@
-//! Revoked users, credentials and secrets: their sessions end on all workers, and they are refused
-//! from then on.
+//! Tests of revoked users, credentials and secrets. Their sessions close on all workers, and later
+//! requests are refused.
 
 use std::process::{Child, Stdio};
 
 use super::support::*;
 
-/// A call of a demo with these credentials.
+/// Call of a demo with these credentials.
 struct Demo(Child);
 
 impl Demo {
@@ -26,7 +26,7 @@ impl Drop for Demo {
     }
 }
 
-/// A server with shared secrets, on two workers.
+/// Server with shared secrets and two workers.
 struct Scene {
     server: Server,
     port: u16,
@@ -69,7 +69,7 @@ impl Scene {
         run(&[arguments, &["--data", &self.data]].concat())
     }
 
-    /// A call with a credential of a secret for a user.
+    /// Starts a call with a user's credential from a secret.
     fn call(&self, user: &str, secret: &str) -> Demo {
         let made = run(&[
             "credentials",
@@ -86,7 +86,7 @@ impl Scene {
         Demo::start(self.port, &text("username"), &text("password"))
     }
 
-    /// Tries a call, and waits until it is refused for this reason.
+    /// Starts a call, and waits until it is refused for this reason.
     fn is_refused(&self, user: &str, secret: &str, reason: &str) {
         let _demo = self.call(user, secret);
         eventually("the call is refused", || stdout(&self.ask(&["why", user])).contains(reason));
@@ -110,7 +110,7 @@ fn a_revoked_user_is_cut_off_until_restored() {
     assert!(said.contains("user bob") && said.contains("2 sessions were ended"), "{said}");
     assert!(call.sessions().is_empty(), "at once");
     call.server.wait_for("revoked");
-    // Another client tries with the same password, which the database still has.
+    // Another client uses the password, which the database still has.
     let listener = json(&call.ask(&["status", "--json"]))["listeners"][0].clone();
     let port = listener.as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
     let _demo = Demo::start(port, "bob", "of-bob-alone");
@@ -175,7 +175,7 @@ fn sessions_of_a_name_with_other_limits_are_ended_and_counted() {
     assert_eq!(json(&out)["ended"], 2, "{out:?}");
     assert!(!stderr(&out).contains("no session was ended"), "{out:?}");
     assert_eq!(scene.live("alice"), 0);
-    // The later end counts.
+    // The later expiry applies.
     let again = scene.ask(&["user", "revoke", "alice?lifetime=700", "--for", "1 s"]);
     assert!(stdout(&again).contains("is refused until `turnpike user restore`"), "{again:?}");
 }
@@ -213,7 +213,7 @@ fn a_revoked_secret_ends_its_sessions_and_no_others() {
     let said = stdout(&scene.ask(&["user", "revoke", "--secret", "app"]));
     assert!(said.contains("secret app") && said.contains("2 sessions were ended"), "{said}");
     assert_eq!((scene.live("carol"), scene.live("dave")), (2, 0));
-    // The configuration has it still: neither a reload nor a restart brings it back.
+    // The configuration still has the secret. Neither a reload nor a restart restores it.
     assert!(scene.ask(&["reload"]).status.success());
     scene.is_refused("dave", "app", "wrong_secret");
     scene.restart();
@@ -247,7 +247,7 @@ fn a_deleted_user_is_cut_off_on_request() {
     assert!(call.sessions().is_empty());
 }
 
-/// The server would serve earlier keys if the database failed now.
+/// The server would accept earlier keys if the database failed now.
 #[test]
 fn a_running_server_is_told_of_changed_users() {
     let mut scene = Scene::start();

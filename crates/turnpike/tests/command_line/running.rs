@@ -1,4 +1,4 @@
-//! Commands about a running server: status, reload, drain, and its signals.
+//! Tests of commands to a running server: status, reload, drain, and signals.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -40,7 +40,7 @@ fn an_operator_sees_reloads_and_drains_a_server() {
     assert!(stderr(&refused).contains("turnpike.toml:9"), "{refused:?}");
     let shown = stdout(&ask(&["status"]));
     assert!(shown.contains("SEVERE  The last reload was refused"), "{shown}");
-    // Who is mending the configuration still finds the server that it names.
+    // An operator who corrects the configuration still finds the server.
     let elsewhere = directory
         .file("broken.toml", &format!("relm = 5\n[control]\nsocket = \"{data}/control.sock\"\n"));
     let status = json(&run(&["status", "--json", "--config", path(&elsewhere)]));
@@ -74,7 +74,7 @@ fn an_operator_sees_reloads_and_drains_a_server() {
 fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     let mut call = Call::through("[shutdown]\ndrain = \"10 min\"\n");
 
-    // The samples of a server that nobody watches are seconds apart.
+    // Without observers, a server's samples are seconds apart.
     eventually("the call has a rate", || {
         let now = json(&call.ask(&["status", "--json"]))["now"].clone();
         now["rates"]["to_peers"]["packets_per_second"].as_u64().unwrap() > 10
@@ -84,7 +84,7 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     assert!(stdout(&status).contains("\nNothing is wrong now.\n"), "{status:?}");
 
     let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
-    // A client is named as the table shows it.
+    // A client can be named as shown in the table.
     let client = call.sessions()[0]["client"].as_str().unwrap().to_owned();
     for shown in [client.clone(), format!("udp {client}")] {
         let found = json(&call.ask(&["sessions", "--client", &shown, "--json"]));
@@ -176,7 +176,7 @@ fn sigterm_during_a_drain_keeps_its_deadline() {
 fn signals_do_as_configured() {
     let mut call = Call::through("[signals]\nusr1 = \"ignore\"\nusr2 = \"drain\"\n");
     call.server.signal("USR1");
-    // A reload behind it: the signal before was taken.
+    // The subsequent reload shows that the previous signal was received.
     call.server.signal("HUP");
     call.server.wait_for("reloaded");
     assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], false);
@@ -185,7 +185,7 @@ fn signals_do_as_configured() {
     assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], true);
 }
 
-/// A program that starts late does not replace a server after the end of the upgrade command.
+/// A program that starts late does not replace a server after the upgrade command has exited.
 #[test]
 fn an_upgrade_whose_command_has_ended_does_not_happen() {
     let directory = Directory::new();
@@ -204,7 +204,7 @@ fn an_upgrade_whose_command_has_ended_does_not_happen() {
     assert!(!started.contains("has ended"), "{started}");
 }
 
-/// Takes a lease on a file: each open of the file waits, as on a mount without a server.
+/// Takes a lease on a file. Each open of the file waits, as on a mount without a server.
 const LEASE: &str = "
 import fcntl, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -214,7 +214,7 @@ print('held', flush=True)
 sys.stdin.read()
 ";
 
-/// Reads messages to the service manager until one has this text; returns those before it.
+/// Reads messages to the service manager until one has this text. Returns the previous messages.
 fn notified(socket: &std::os::unix::net::UnixDatagram, text: &str) -> Vec<String> {
     let mut before = Vec::new();
     loop {
@@ -264,7 +264,7 @@ fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
     }
     assert!(run(&["status", "--data", path(&directory.0)]).status.success());
 
-    // The disk is back.
+    // The disk works again.
     drop(lease.stdin.take());
     lease.wait().unwrap();
     notified(&manager, "READY=1");
@@ -272,7 +272,7 @@ fn a_file_whose_disk_hangs_stops_neither_the_watchdog_nor_the_commands() {
 }
 
 /// Process that listens at a socket, and exits at the first connection. The sockets of a killed
-/// server are open as well, until its memory is free.
+/// server also remain open until its memory is freed.
 const EXITING: &str = "
 import os, select, socket, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -324,7 +324,7 @@ fn a_server_that_waits_for_an_interface_ends_by_a_signal() {
     assert!(waiting.wait().unwrap().success());
 }
 
-/// A sandbox refuses system calls: the server does without some, and tells the others.
+/// A sandbox refuses system calls. The server works without some, and reports others.
 #[test]
 fn calls_that_a_sandbox_refuses_are_done_without_or_told() {
     let directory = Directory::new();
@@ -336,7 +336,7 @@ fn calls_that_a_sandbox_refuses_are_done_without_or_told() {
     let file = directory.file("turnpike.toml", &text);
     let data = path(&directory.0);
     let mut command = std::process::Command::new("strace");
-    // The server is the process that is started, and the tracer is another.
+    // With `-D` the started process is the server, and the tracer is another process.
     command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=prlimit64,recvmmsg"]);
     command.args(["-e", "inject=prlimit64,recvmmsg:error=EPERM", env!("CARGO_BIN_EXE_turnpike")]);
     let server = Server::start({

@@ -1,4 +1,4 @@
-//! `turnpike sessions` and `turnpike session end`.
+//! Tests of `turnpike sessions` and `turnpike session end`.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::support::*;
 
-/// Makes an allocation of an open relay, from a client at this address.
+/// Creates an allocation of an open relay, from a client at this address.
 fn allocate(client: Ipv4Addr, server: (&str, u16)) -> UdpSocket {
     let socket = UdpSocket::bind((client, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
@@ -43,7 +43,7 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
     for client in 0..SESSIONS / 3 {
         let [high, low] = client.to_be_bytes();
         let client = Ipv4Addr::new(127, 1, high, low);
-        // Held together, so that none has the port of another.
+        // Kept open together, so each socket has a different port.
         let _sockets = [(); 3].map(|()| allocate(client, ("127.0.0.1", port)));
     }
 
@@ -82,7 +82,7 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
         panic!("none of the client")
     };
     assert_eq!(others.len(), 2);
-    // One that is gone does not keep the others.
+    // A session that has closed does not prevent the end of others.
     let first = first["id"].as_str().unwrap();
     let some = ask(&["session", "end", "00ff000000000001", first]);
     assert_eq!(some.status.code(), Some(1), "{some:?}");
@@ -103,7 +103,7 @@ fn after_a_kill_each_session_has_one_end_record() {
     let mut call = Call::through("[accounting]\nfile = \"sessions.jsonl\"\n");
     let ids: Vec<String> =
         call.sessions().iter().map(|session| session["id"].as_str().unwrap().to_owned()).collect();
-    // A session started just before a kill may leave nothing.
+    // A session started just before a kill may leave no record.
     let ledger = format!("{}/open-sessions.jsonl", call.data);
     eventually("the file has the sessions", || {
         let text = std::fs::read_to_string(&ledger).unwrap_or_default();

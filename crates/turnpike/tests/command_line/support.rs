@@ -1,4 +1,4 @@
-//! The program, servers and calls for the tests.
+//! Helpers of the tests: the program, servers and calls.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, UdpSocket};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 pub(crate) use test_support::eventually;
 
-/// A directory of a test's own, gone when the test is.
+/// Temporary directory of a test, deleted when dropped.
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
@@ -35,14 +35,14 @@ impl Drop for Directory {
     }
 }
 
-/// The program, with none of our environment in its way.
+/// Returns a command of the program, without environment variables of the test.
 pub(crate) fn turnpike(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnpike"));
     command.args(arguments).stdin(Stdio::null());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TURNPIKE_")) {
         command.env_remove(name);
     }
-    // Nothing is hung on the interfaces of the host that the tests run on.
+    // Tests must not attach programs to the host's interfaces.
     command.env("TURNPIKE_OFFLOAD__MODE", "off");
     command
 }
@@ -67,7 +67,7 @@ pub(crate) fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A free port, below those that the kernel gives to outgoing connections.
+/// Returns a free port below the kernel's range for outgoing connections.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -80,14 +80,14 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// A running server; its end is waited for.
+/// Running server, whose exit is awaited.
 pub(crate) struct Server {
     pub(crate) process: Child,
     pub(crate) log: BufReader<std::process::ChildStderr>,
 }
 
 impl Server {
-    /// Waits until it is ready.
+    /// Waits until the server is ready.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
@@ -97,8 +97,8 @@ impl Server {
         server
     }
 
-    /// Waits for a line with a text; a server that never says it is killed, so that the test fails
-    /// and does not hang.
+    /// Waits for a line with a text. After a timeout the server is killed, and the test fails
+    /// instead of hanging.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let (_said, silence) = std::sync::mpsc::channel::<()>();
         let id = self.process.id().to_string();
@@ -125,7 +125,7 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    /// Ends it with SIGTERM, and returns its output.
+    /// Stops the server with SIGTERM, and returns its output.
     pub(crate) fn stop(mut self) -> String {
         self.signal("TERM");
         self.wait_for("stopped");
@@ -144,7 +144,7 @@ impl Drop for Server {
     }
 }
 
-/// A call of the user `bob` by `turnpike demo`, and the server that it goes through.
+/// Call of the user `bob` by `turnpike demo`, with the server that relays it.
 pub(crate) struct Call {
     pub(crate) server: Server,
     demo: Child,
@@ -153,8 +153,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Starts the server with these additional lines of configuration, and waits until both ends of
-    /// the call send.
+    /// Starts the server with these additional lines of configuration, and waits until both
+    /// endpoints of the call send.
     pub(crate) fn through(more: &str) -> Self {
         let directory = Directory::new();
         let port = free_port();
@@ -193,7 +193,7 @@ impl Call {
         list["sessions"].as_array().unwrap().clone()
     }
 
-    /// Ends one of its sessions, as an operator does.
+    /// Closes a session of the call, as an operator does.
     pub(crate) fn end(&self, session: &Value) {
         assert!(self.ask(&["session", "end", session["id"].as_str().unwrap()]).status.success());
     }
@@ -206,7 +206,7 @@ impl Drop for Call {
     }
 }
 
-/// A server without a configuration file, on a port of its own.
+/// Starts a server without a configuration file, on a separate port.
 pub(crate) fn first_start(directory: &Directory, port: u16) -> Server {
     let mut command = turnpike(&["--data", path(&directory.0)]);
     command

@@ -1,11 +1,11 @@
-//! The program under coturn's name: its command line, its process, its log.
+//! Tests of the program under coturn's name: command line, process, log.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use super::support::*;
 
-/// The program under coturn's name.
+/// Returns a command of the program under coturn's name.
 fn turnserver(directory: &Directory, arguments: &[&str]) -> Command {
     let link = directory.0.join("turnserver");
     if !link.exists() {
@@ -26,7 +26,7 @@ fn the_program_under_coturns_name_takes_coturns_command_line() {
     directory.file("turnserver.conf", text);
     let pid_file = directory.0.join("pid");
     let pid_option = format!("--pidfile={}", path(&pid_file));
-    // The file is found in the current directory; options stand behind it.
+    // The file is found in the current directory. Options on the command line take precedence.
     let found = turnserver(&directory, &["-p", &port, "-v", "--server-relay", &pid_option]);
     let server = Server::start(found);
     let pid = std::fs::read_to_string(&pid_file).unwrap();
@@ -37,7 +37,7 @@ fn the_program_under_coturns_name_takes_coturns_command_line() {
     server.stop();
     assert!(!pid_file.exists(), "it is gone with the server");
 
-    // Without a file, all is on the command line.
+    // Without a file, all options are on the command line.
     let port = free_port().to_string();
     let options =
         ["-n", "-L", "127.0.0.1", "-E", "127.0.0.1", "-p", &port, "-a", "-r", "b.example"];
@@ -66,7 +66,7 @@ fn the_program_under_coturns_name_explains_itself_and_fails_as_coturn_does() {
     assert!(stderr(&misspelt).contains(line), "{misspelt:?}");
 }
 
-/// coturn needs no data directory. Natively a setting permits a start without.
+/// coturn needs no data directory. Natively a setting permits a start without a data directory.
 #[test]
 fn without_a_writable_directory_a_temporary_one_serves() {
     let directory = Directory::new();
@@ -98,7 +98,7 @@ fn without_a_writable_directory_a_temporary_one_serves() {
     server.stop();
 }
 
-/// Options of a server at `port`, on this host alone.
+/// Options of a server at `port` that only this host can reach.
 fn here(port: &str) -> [&str; 9] {
     ["-n", "-L", "127.0.0.1", "-E", "127.0.0.1", "-p", port, "-r", "b.example"]
 }
@@ -124,7 +124,7 @@ fn the_log_goes_to_a_file_that_may_be_rotated() {
             .unwrap(),
     );
     eventually("the server serves", || reads(&log, "ready"));
-    // As logrotate does.
+    // Rename the file as logrotate does.
     std::fs::rename(&log, &old).unwrap();
     process.signal("HUP");
     eventually("the new file", || reads(&log, "reload"));
@@ -136,7 +136,7 @@ fn the_log_goes_to_a_file_that_may_be_rotated() {
     assert!(out.contains("ready") && out.contains("stopped"), "coturn copies the lines: {out}");
     assert!(out.contains("cannot write the process id to /proc/no/pid"), "{out}");
 
-    // A file that cannot be written keeps no server from starting.
+    // An unwritable log file does not prevent a start.
     let options = ["-l", "/proc/no/such/log"];
     let mut server = Server::start(turnserver(&directory, &[&here(&port)[..], &options].concat()));
     server.signal("TERM");
@@ -152,7 +152,7 @@ fn on_a_host_without_a_system_log_lines_go_to_standard_error() {
     let directory = Directory::new();
     let port = free_port().to_string();
     let options = [&here(&port)[..], &["-a", "--syslog"]].concat();
-    // It reads "ready" there.
+    // The start finds "ready" on standard error.
     Server::start(turnserver(&directory, &options)).stop();
 }
 
@@ -163,7 +163,7 @@ fn a_server_in_the_background_has_said_that_it_serves_or_why_it_does_not() {
     let port = free_port().to_string();
     let own = ["-o", "--no-stdout-log", "-l", path(&log), "--pidfile", path(&pid_file)];
     let started = turnserver(&directory, &[&here(&port)[..], &own].concat()).output().unwrap();
-    // It is back, with nothing printed, and the server serves.
+    // The command has exited without output, and the server serves.
     assert!(started.status.success() && stderr(&started).is_empty(), "{started:?}");
     eventually("lines that waited", || reads(&log, "ready"));
     let pid = std::fs::read_to_string(&pid_file).unwrap().trim().to_owned();
@@ -186,13 +186,13 @@ fn root_becomes_the_user_of_the_options_and_keeps_no_right() {
         return test_support::skip("only root can become another user");
     }
     let directory = Directory::new();
-    // A privileged port: it is bound all the same.
+    // A privileged port can be bound nevertheless.
     let mut own = here("1");
     let port = (900..1000).find(|port| std::net::UdpSocket::bind(("127.0.0.1", *port)).is_ok());
     let port = port.unwrap().to_string();
     own[6] = &port;
     let user = ["--proc-user=nobody", "--log-file=stdout"];
-    // Everybody may enter the directory of the data.
+    // All users can enter the data directory.
     let mut process = turnserver(&directory, &[&own[..], &user].concat());
     process.stdout(std::process::Stdio::piped());
     let mut process = Running(process.spawn().unwrap());
@@ -259,7 +259,7 @@ fn a_server_in_the_background_without_its_pid_file_does_not_start() {
     );
 }
 
-/// A process that ends with its test.
+/// Process that exits with its test.
 struct Running(std::process::Child);
 
 impl Running {
@@ -274,7 +274,7 @@ impl Running {
         assert!(out.lines().map_while(Result::ok).any(|line| line.contains(text)), "no {text}");
     }
 
-    /// All that it printed.
+    /// Returns the complete output of the process.
     fn output(&mut self) -> String {
         let mut all = String::new();
         let read =

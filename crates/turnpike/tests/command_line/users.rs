@@ -1,4 +1,4 @@
-//! `turnpike user`, and the realm that it means.
+//! Tests of `turnpike user`, and of the chosen realm.
 
 use std::io::{BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -97,7 +97,7 @@ fn a_user_is_never_written_into_a_realm_that_nobody_serves() {
     assert_eq!(json(&add("bob", &["--config", path(&file)]))["realm"], "example.org");
     assert_eq!(json(&add("eve", &["--realm", "example.org"]))["realm"], "example.org");
 
-    // Another realm: the start says where the users are.
+    // With another realm, the start names the realms that have users.
     let mut command = turnpike(&["--config", path(&config("other.example")), "--data", &data]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
@@ -128,7 +128,7 @@ fn a_slip_in_the_name_of_a_realm_is_said() {
         assert!(!add("alice", realm).contains("note:"));
     }
 
-    // Realms of coturn's tables count as well.
+    // Realms of coturn's tables are accepted as well.
     let turndb = directory.0.join("turndb");
     let origin = ["turnadmin", "-O", "-o", "https://c.example", "-r", "c.example"];
     assert!(run(&[&origin[..], &["-b", path(&turndb)]].concat()).status.success());
@@ -138,12 +138,12 @@ fn a_slip_in_the_name_of_a_realm_is_said() {
     assert!(add("alice", "d.example").contains("it has: a.example, b.example, c.example"));
 }
 
-/// A command that reads this text.
+/// Runs a command with this text as standard input.
 fn piped(arguments: &[&str], text: &str) -> Output {
     let mut command = turnpike(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
-    // One that refuses its arguments reads nothing.
+    // A command that refuses its arguments reads no input.
     let _ = process.stdin.take().unwrap().write_all(text.as_bytes());
     process.wait_with_output().unwrap()
 }
@@ -198,7 +198,7 @@ fn exported_users_move_to_another_server_with_their_keys() {
         piped(&[arguments, &["--data", path(data)]].concat(), text)
     };
     let file = directory.0.join("users.jsonl");
-    // One user as coturn has it, with an MD5 key only.
+    // One user has only an MD5 key, as in coturn.
     let mut users = "caf\u{e9}:of-coffee-alone\n".to_owned();
     users.push_str("{\"username\": \"old\", \"md5\": \"00112233445566778899aabbccddeeff\", \"allocations_max\": 4}\n");
     assert!(at(&here, &["user", "add", "--stdin"], &users).status.success());

@@ -1,4 +1,4 @@
-//! Cached answers, shared by the thread and the workers.
+//! Cached answers, shared by the directory's thread and the workers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::changes::Changes;
 use crate::cache::{Cache, Question};
 use crate::store::{UserQuery, UserRecord};
 
-/// Cached answers and their state.
+/// Cached answers, and the interval of checks for changes.
 pub(super) struct Answers {
     pub(super) kept: Mutex<KnownUsers>,
     pub(super) changes_after: Duration,
@@ -23,8 +23,8 @@ pub(super) struct KnownUsers {
 }
 
 impl Answers {
-    /// The code that holds the lock does not panic, and the cache would be consistent after a
-    /// panic.
+    /// Locks the answers. The code under the lock does not panic, and the cache would be consistent
+    /// after a panic.
     pub(super) fn lock(&self) -> MutexGuard<'_, KnownUsers> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,9 +36,9 @@ impl KnownUsers {
         self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= changes_after)
     }
 
-    /// Keeps a response of the store. Removes a different earlier answer about the same user, also
-    /// by the other key: the store's last word applies in an outage. A refusal of a kept user is a
-    /// change of the user, and outdates look-ups from before that are late.
+    /// Stores a response of the user store. Removes a different earlier answer about the same user
+    /// under the other key, because the latest response applies in an outage. A refusal of a known
+    /// user counts as a change of the user, and so invalidates late look-ups that started earlier.
     pub(super) fn keep(&mut self, now: Instant, question: &Question, user: Option<&UserRecord>) {
         let before = self.cache.kept(question).cloned();
         let other = other_key(question, user.or(before.as_ref()));
@@ -56,14 +56,14 @@ impl KnownUsers {
         }
     }
 
-    /// Returns true for a user whom an operator has changed, or the store has refused, since the
-    /// store's last confirmation.
+    /// Returns true if an operator has changed the user, or the store has refused the user, since
+    /// the store's last confirmation.
     pub(super) fn is_refused(&self, question: &Question) -> bool {
         self.changes.is_unconfirmed(question) || self.cache.is_unknown(question)
     }
 }
 
-/// The other key of a user: a user has two, the name and the hash.
+/// Returns the other key of a user. Each user has two keys, the name and the hash.
 fn other_key(question: &Question, user: Option<&UserRecord>) -> Option<Question> {
     let user = match &question.user {
         UserQuery::Name(name) => UserQuery::Hash(userhash(name, &question.realm).ok()?),

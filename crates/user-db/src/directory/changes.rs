@@ -1,7 +1,7 @@
-//! Changes of users. A change outdates the result of a look-up that started before.
+//! Changes of users. A change invalidates the result of a look-up that started before.
 //!
-//! A store reports changes without names: each report concerns all users. An operator's order names
-//! a user, and look-ups of other users are not repeated.
+//! A store reports changes without names, so each report concerns all users. An operator's order
+//! names a user, and look-ups of other users are not repeated.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ pub(crate) struct Changes {
     /// Last change of unnamed users.
     of_any: ChangeCount,
     of_user: HashMap<Question, UserChange>,
-    /// Realms with more changes than there was space for. Every user of these realms is unconfirmed
+    /// Realms with more changes than the table can store. Every user of these realms is unconfirmed
     /// until the store confirms the user.
     realms: LargeRealms,
-    /// Number of changes of the set of unconfirmed users.
+    /// Number of changes to the set of unconfirmed users.
     revision: u64,
 }
 
@@ -32,15 +32,15 @@ pub(crate) struct Changes {
 #[derive(Debug)]
 struct UserChange {
     number: ChangeCount,
-    /// The store has confirmed the user after the change.
+    /// True if the store has confirmed the user after the change.
     is_confirmed: bool,
 }
 
-/// Bounded set of realms with too many changes. More of them than fit become all realms.
+/// Bounded set of realms with too many changes. Above the limit, the set covers all realms.
 #[derive(Debug, Default)]
 struct LargeRealms(HashSet<Arc<str>>);
 
-/// Element for all realms: no realm is empty.
+/// Element that represents all realms. Real realms are never empty.
 const ALL_REALMS: &str = "";
 
 impl LargeRealms {
@@ -66,7 +66,7 @@ impl LargeRealms {
 }
 
 impl Changes {
-    /// Number of changes so far.
+    /// Returns the number of changes so far.
     pub(crate) const fn count(&self) -> ChangeCount {
         self.count
     }
@@ -77,11 +77,12 @@ impl Changes {
         self.of_any = self.count;
     }
 
-    /// Counts a change of a named user. The name of nobody is the mark of a realm with too many
-    /// changes, which [`unconfirmed`](Self::unconfirmed) returns.
+    /// Counts a change of a named user. An empty name is the mark of a realm with too many changes,
+    /// as returned by [`unconfirmed`](Self::unconfirmed).
     ///
-    /// The realm with the most users loses its users in a full table, which counts as a change of
-    /// any user: changes by the operators of one realm do not replace those of another.
+    /// If the table is full, the users of the largest realm are removed, which counts as a change
+    /// of any user. Changes by the operators of one realm therefore do not replace those of
+    /// another.
     pub(crate) fn add(&mut self, question: Question) {
         if question == mark(&question.realm) {
             self.realms.insert(question.realm);
@@ -106,7 +107,7 @@ impl Changes {
         self.add_unnamed();
     }
 
-    /// Returns true if no change of the user has followed the first `count` changes.
+    /// Returns true if the user has not changed after the first `count` changes.
     pub(crate) fn is_current(&self, question: &Question, count: ChangeCount) -> bool {
         let of_user = self.of_user.get(question).map_or(ChangeCount(0), |change| change.number);
         count >= self.of_any && count >= of_user
@@ -125,19 +126,19 @@ impl Changes {
         }
     }
 
-    /// Number of changes of the set of unconfirmed users.
+    /// Returns the number of changes to the set of unconfirmed users.
     pub(crate) const fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Returns the changed users without a confirmation of the store, and the marks of realms with
-    /// too many changes.
+    /// Returns the changed users that the store has not confirmed, and the marks of realms with too
+    /// many changes.
     pub(crate) fn unconfirmed(&self) -> impl Iterator<Item = Question> {
         let unconfirmed = self.of_user.iter().filter(|(_, change)| !change.is_confirmed);
         unconfirmed.map(|(question, _)| question.clone()).chain(self.realms.marks())
     }
 
-    /// Returns true for a changed user without a confirmation of the store.
+    /// Returns true for a changed user that the store has not confirmed.
     pub(crate) fn is_unconfirmed(&self, question: &Question) -> bool {
         match self.of_user.get(question) {
             Some(change) => !change.is_confirmed,
@@ -146,7 +147,7 @@ impl Changes {
     }
 }
 
-/// Mark of a realm with too many changes: no user has an empty name.
+/// Returns the mark of a realm with too many changes. Real users never have an empty name.
 fn mark(realm: &Arc<str>) -> Question {
     Question { realm: Arc::clone(realm), user: UserQuery::Name("".into()) }
 }
@@ -222,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The operator of one realm changes more users than there is space for.
+    /// The operator of one realm changes more users than the table can store.
     #[test]
     fn changes_of_one_realm_replace_none_of_another() {
         let ann = Question { realm: "other".into(), ..question("ann") };

@@ -1,5 +1,5 @@
-//! Late look-ups: the clients have a response, and the store may still work on the look-ups. A late
-//! answer shows that the store is alive.
+//! Late look-ups: the clients have received a response, but the store may still process the
+//! look-ups. A late answer proves that the store is alive.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use crate::error::StoreError;
 use crate::limits::{LATE_FOR, LATE_MAX};
 use crate::store::{Lookup, UserRecord};
 
-/// Response of a late look-up, with the number of changes before the look-up.
+/// Answer to a late look-up, with the number of changes before the look-up.
 pub(super) type LateAnswer = (Question, ChangeCount, Option<UserRecord>);
 
-/// Late look-ups, followed for [`LATE_FOR`] at most.
+/// Late look-ups, followed for at most [`LATE_FOR`].
 #[derive(Debug, Default)]
 pub(super) struct LateLookups {
     tasks: JoinSet<Option<LateAnswer>>,
@@ -25,7 +25,7 @@ pub(super) struct LateLookups {
 }
 
 impl LateLookups {
-    /// Follows a look-up. Returns false for a look-up dropped for lack of space.
+    /// Follows a look-up. Returns false if the look-up is dropped for lack of space.
     pub(super) fn follow(
         &mut self,
         number: QuestionNumber,
@@ -58,7 +58,8 @@ impl LateLookups {
         self.tasks.is_empty()
     }
 
-    /// Waits for the next look-up to finish. `None` without an answer.
+    /// Waits for the next look-up to finish. Returns `Some(None)` if that look-up has no answer,
+    /// and `None` if no look-ups are left.
     pub(super) async fn next(&mut self) -> Option<Option<LateAnswer>> {
         // A panic was reported already, and no client waits.
         let found = self.tasks.join_next().await?.ok().flatten();

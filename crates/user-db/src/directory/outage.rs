@@ -1,9 +1,11 @@
-//! Outage of a store: its last error, and probes. A probe is a look-up without a client. The first
-//! success is the end of the outage, also without log-ins: until then, earlier keys are valid.
+//! Outage of a store: its last error, and probes.
 //!
-//! There is one probe at a time. A look-up sent to the store tests the store as well, and replaces
-//! the probe, which may be before it in a queue of the store. The thread polls the probe itself,
-//! apart from look-ups that need a response, and drops it when the directory is dropped.
+//! A probe is a look-up without a client. The first success finishes the outage, even without
+//! log-ins. Until then, earlier keys are valid.
+//!
+//! There is at most one probe. A look-up sent to the store also tests the store, and replaces the
+//! probe, which could precede the look-up in a queue of the store. The thread polls the probe
+//! separately from look-ups that need a response. The probe is dropped with the directory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,18 +21,19 @@ use crate::store::{Lookup, UserRecord};
 /// State of an outage.
 pub(super) struct Outage {
     pub(super) error: Arc<StoreError>,
-    /// Last look-up that failed: that of the next probe.
+    /// Last failed look-up, repeated by the next probe.
     question: Question,
-    /// Time of the next probe, by the clock of the timer: the timer never fires early and often.
+    /// Time of the next probe, by the clock of the timer. With another clock, the timer could fire
+    /// early and repeatedly.
     due: TokioInstant,
     probe: Option<Probe>,
 }
 
-/// A probe in flight. `after` is the number of changes before it.
+/// Probe in flight. `after` is the number of changes before the probe.
 struct Probe {
     question: Question,
     after: ChangeCount,
-    /// With the deadline of a call.
+    /// Look-up with the deadline of a call.
     found: Lookup<Option<UserRecord>>,
 }
 
@@ -43,14 +46,14 @@ pub(super) enum Event {
 }
 
 impl Outage {
-    /// Drops the probe, and schedules the next.
+    /// Drops the current probe, and schedules the next.
     pub(super) fn put_off(&mut self, probe_every: Duration) {
         self.probe = None;
         self.due = TokioInstant::now() + probe_every;
     }
 }
 
-/// Waits for the next event. Nothing is lost if the wait is dropped.
+/// Waits for the next event. Dropping the future loses nothing.
 pub(super) async fn next(outage: &mut Option<Outage>) -> Event {
     let Some(outage) = outage else { return std::future::pending().await };
     let Some(probe) = &mut outage.probe else {
@@ -66,7 +69,7 @@ pub(super) async fn next(outage: &mut Option<Outage>) -> Event {
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     pub(super) fn respond(&mut self, event: Event) {
         match event {
-            // A look-up in progress tests the store.
+            // A look-up in progress already tests the store.
             Event::Due(_) if !self.waiting.is_empty() => self.put_off_probe(),
             Event::Due(question) => self.probe(question),
             Event::Probed { question, after, found } => {
@@ -87,7 +90,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Probes a failing store, unless there is a probe.
+    /// Probes a failing store, unless a probe is in flight.
     pub(super) fn probe(&mut self, question: Question) {
         if let Some(outage) = &mut self.outage
             && outage.probe.is_none()
@@ -99,21 +102,21 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Drops the probe, and schedules the next.
+    /// Drops the current probe, and schedules the next.
     pub(super) fn put_off_probe(&mut self) {
         if let Some(outage) = &mut self.outage {
             outage.put_off(self.options.probe_every);
         }
     }
 
-    /// Last confirmed record of a user, while the store fails.
+    /// Returns the last confirmed record of a user, while the store fails.
     pub(super) fn last_known(&self, now: Instant, question: &Question) -> Option<UserRecord> {
         self.outage.as_ref()?;
         let within = self.options.last_known_for;
         self.answers.lock().cache.last_known(now, question, within)
     }
 
-    /// The store has answered.
+    /// Records that the store has answered, and reports the end of an outage.
     pub(super) fn recovered(&mut self, now: Instant) {
         self.answered = Some(now);
         if self.outage.take().is_some() {
@@ -121,14 +124,15 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         }
     }
 
-    /// Responds to a late look-up. A store that has answered other look-ups is alive.
+    /// Responds to a late look-up. A store that has answered other look-ups since the call is
+    /// alive.
     pub(super) fn missed(&mut self, now: Instant, question: &Question, asked: Instant) {
         let is_alive = self.answered.is_some_and(|answered| answered > asked);
         let late = StoreError::TimedOut { within: self.options.store_within };
         self.failed(now, question, if is_alive { StoreError::Overloaded } else { late });
     }
 
-    /// Responds to a look-up that failed: by the last known user, if there is one.
+    /// Responds to a failed look-up, with the last known user if available.
     pub(super) fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
         // A limit of this process is not a failure of the store.
         if matches!(error, StoreError::Overloaded) {
@@ -147,7 +151,7 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         self.answer(question, answer);
     }
 
-    /// Answer about an unknown user while the store fails.
+    /// Returns the answer for a user without a valid record, while the store fails.
     pub(super) fn unavailable(&self, question: &Question, error: Arc<StoreError>) -> Answer {
         if self.answers.lock().is_refused(question) {
             return Answer::Unconfirmed(error);

@@ -1,5 +1,5 @@
-//! Coturn's documents besides those of users, as rows, and the changes that write them. A realm is
-//! one document with its origins, limits and ranges of peers.
+//! Conversion between rows and coturn's documents other than those of users. A realm is one
+//! document with its origins, limits and ranges of peers.
 
 use mongodb::bson::{Bson, Document, doc};
 
@@ -8,7 +8,7 @@ use crate::table::{Row, Table};
 /// Collection of realms.
 const REALM: &str = "realm";
 
-/// Collections, and the fields that order them.
+/// Collections, and their fields for sorting.
 pub(super) const COLLECTIONS: [(&str, &[&str]); 4] = [
     ("turn_secret", &["realm", "value"]),
     (REALM, &["realm"]),
@@ -16,7 +16,7 @@ pub(super) const COLLECTIONS: [(&str, &[&str]); 4] = [
     ("admin_user", &["name"]),
 ];
 
-/// Returns whether the rows of a table are in a collection.
+/// Returns true if the rows of a table are in this collection.
 pub(super) fn is_in(table: Table, collection: &str) -> bool {
     collection_of(table) == collection
 }
@@ -28,12 +28,12 @@ fn collection_of(table: Table) -> &'static str {
     }
 }
 
-/// Field of a realm with the rows of a table.
+/// Returns the field of a realm's document that contains the rows of a table.
 fn part(table: Table) -> &'static str {
     match table {
         Table::Origins => "origin",
         Table::Options => "options",
-        // The names of peers are those of SQL.
+        // The fields of peers have the names of the SQL tables.
         Table::AllowedPeers
         | Table::DeniedPeers
         | Table::Secrets
@@ -42,13 +42,13 @@ fn part(table: Table) -> &'static str {
     }
 }
 
-/// Rows of a table that a document of its collection has.
+/// Returns the rows of a table that a document of the table's collection contains.
 pub(super) fn rows(table: Table, document: &Document) -> Vec<Row> {
     let realm = || text(document.get("realm"));
     match table {
         Table::Secrets | Table::TokenKeys | Table::Admins => {
             let value = |column: &&str| match *column {
-                // As coturn stores and reads it: an unsigned number in four bytes.
+                // Stored by coturn as an unsigned number in four bytes.
                 "lifetime" => match document.get("lifetime") {
                     Some(Bson::Int32(bits)) => bits.cast_unsigned().to_string(),
                     value => number(value).to_string(),
@@ -78,7 +78,7 @@ pub(super) fn rows(table: Table, document: &Document) -> Vec<Row> {
     }
 }
 
-/// Text, or a number as text; empty for what is neither.
+/// Converts text or a number to text. Other values become empty.
 fn text(value: Option<&Bson>) -> String {
     match value {
         Some(Bson::String(text)) => text.clone(),
@@ -87,7 +87,7 @@ fn text(value: Option<&Bson>) -> String {
     }
 }
 
-/// A whole number of any of the kinds that shells write; 0 for what is none.
+/// Converts any numeric type that shells write to an integer. Other values become 0.
 pub(super) fn number(value: Option<&Bson>) -> u64 {
     match value {
         Some(Bson::Int32(number)) => u64::try_from(*number).unwrap_or(0),
@@ -102,14 +102,15 @@ pub(super) fn number(value: Option<&Bson>) -> u64 {
     }
 }
 
-/// A change of documents.
+/// Change of documents.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
     pub(super) collection: &'static str,
     pub(super) filter: Document,
-    /// `None`: they are deleted.
+    /// Update operation; `None` deletes the documents.
     pub(super) update: Option<Document>,
-    /// True if one is changed, or added where there is none; otherwise all that are there.
+    /// True: one document is changed, or added if none exists. False: all existing documents are
+    /// changed.
     pub(super) adds: bool,
 }
 
@@ -123,10 +124,10 @@ impl Change {
     }
 }
 
-/// Adds or replaces a row.
+/// Returns the changes that add or replace a row.
 ///
 /// # Errors
-/// A number is none.
+/// A value that must be a number is not one.
 pub(super) fn put(table: Table, row: &[String]) -> Result<Vec<Change>, String> {
     let collection = collection_of(table);
     let value = |at: usize| row.get(at).map(String::as_str).unwrap_or_default();
@@ -170,7 +171,8 @@ pub(super) fn put(table: Table, row: &[String]) -> Result<Vec<Change>, String> {
     })
 }
 
-/// A number in the smaller of the two kinds that it fits into, as coturn writes limits.
+/// Converts a number to the smaller of the two types that can represent it, as coturn writes
+/// limits.
 fn whole(text: &str) -> Result<Bson, String> {
     let number: i64 = parsed(text)?;
     Ok(i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32))
@@ -181,7 +183,7 @@ fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, String> {
         .map_err(|_| format!("\"{text}\" is no number that coturn's layout has a place for"))
 }
 
-/// Deletes the rows with these values of the first columns of the key.
+/// Returns the change that deletes the rows with these values of the first key columns.
 pub(super) fn remove(table: Table, key: &[String]) -> Change {
     let collection = collection_of(table);
     let part = part(table);

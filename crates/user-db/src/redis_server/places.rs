@@ -1,16 +1,16 @@
-//! Coturn's keys in Redis besides those of users, and the commands that write them.
+//! Coturn's keys in Redis other than those of users, and the commands that write them.
 
 use redis::Cmd;
 
 use crate::table::{Row, Table};
 
-/// A key of one of the tables.
+/// Redis key with rows of a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) table: Table,
-    /// Realm, origin or name in it.
+    /// Realm, origin or name in the key.
     pub(super) name: String,
-    /// Name of a limit.
+    /// Name of a limit; empty for other tables.
     pub(super) option: &'static str,
     pub(super) key: String,
 }
@@ -19,7 +19,7 @@ pub(super) struct Place {
 const OPTIONS: [&str; 3] = ["max-bps", "total-quota", "user-quota"];
 
 impl Place {
-    /// The place of a key; `None` if it is of a user or of something else.
+    /// Parses a key. Returns `None` for keys of users, and for keys without rows of a table.
     pub(super) fn of(key: &str) -> Option<Self> {
         let rest = key.strip_prefix("turn/")?;
         let place = |table, name: &str, option| {
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-/// The key of a row, by the first values of it.
+/// Returns the key of a row, from the row's first values.
 fn key(table: Table, row: &[String]) -> String {
     let value = |at: usize| row.get(at).map(String::as_str).unwrap_or_default();
     let first = value(0);
@@ -65,7 +65,7 @@ fn key(table: Table, row: &[String]) -> String {
     }
 }
 
-/// Adds or replaces a row.
+/// Returns the command that adds or replaces a row.
 pub(super) fn put(table: Table, row: Row) -> Cmd {
     let key = key(table, &row);
     match table {
@@ -77,7 +77,7 @@ pub(super) fn put(table: Table, row: Row) -> Cmd {
             let mut set = redis::cmd("HSET");
             set.arg(key);
             for (field, value) in table.columns().iter().zip(row).skip(1) {
-                // Coturn writes no realm of an administrator of all realms.
+                // Coturn writes no realm for an administrator of all realms.
                 if table != Table::Admins || !value.is_empty() {
                     set.arg(*field).arg(value);
                 }
@@ -87,7 +87,7 @@ pub(super) fn put(table: Table, row: Row) -> Cmd {
     }
 }
 
-/// Deletes rows: a member of a set, or a key as a whole.
+/// Returns the command that deletes rows: a member of a set, or a complete key.
 pub(super) fn remove(table: Table, row: Row) -> Cmd {
     let key = key(table, &row);
     match (table, row.get(1)) {

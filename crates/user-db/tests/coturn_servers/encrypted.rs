@@ -1,4 +1,4 @@
-//! TLS to real servers: the right certificate alone is accepted.
+//! TLS to real servers: only the right certificate is accepted.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use user_db::{clear_hosts, server_editor};
 
 use super::{Asked, server, user};
 
-/// A URL that asks for TLS.
+/// Returns a URL that demands TLS.
 fn url(server: &DatabaseServer, host: &str, authority: &Path) -> String {
     let tcp = server.tcp_url().replace("127.0.0.1", host);
     let authority = authority.display().to_string().replace('/', "%2F");
     format!("{tcp}?sslmode=verify-full&sslrootcert={authority}")
 }
 
-/// Connections are made to the server with the certificate alone; returns it, encrypted, with a
-/// user alice.
+/// Checks that connections are made only to the server with the certificate. Returns the server,
+/// with TLS and a user alice.
 pub(super) fn server_is_checked(kind: DatabaseKind) -> Option<DatabaseServer> {
     let mut server = server(kind)?;
     let [authority, other] = server.encrypt();
@@ -44,14 +44,14 @@ fn postgresql_is_checked() {
     assert!(plain.contains(" 0"), "{plain}");
 }
 
-/// A name that is not known to be this host is another one, wherever the URL has it: the server is
-/// sent nothing in clear, though it would take it.
+/// A name that is not known to be this host is treated as another host, anywhere in the URL. The
+/// server receives nothing unencrypted, although it would accept that.
 #[test]
 fn a_host_in_the_query_is_a_host() {
     let Some(server) = server(DatabaseKind::Postgres) else { return };
     let tcp = server.tcp_url();
     let port = tcp.rsplit_once(':').unwrap().1.split('/').next().unwrap();
-    // The resolver of this host reads it as 127.0.0.1.
+    // The resolver of this host resolves the name to 127.0.0.1.
     let named = format!("postgresql://turn@/turn?host=127.1&port={port}");
     let error = server_editor(&named).unwrap().realms().unwrap_err().to_string();
     assert!(error.contains("server does not support TLS"), "{error}");
@@ -66,7 +66,7 @@ fn a_host_in_the_query_is_a_host() {
 #[test]
 fn mariadb_is_checked() {
     let Some(server) = server_is_checked(DatabaseKind::Mariadb) else { return };
-    // From now on it takes no connection in clear of this user.
+    // The server now refuses unencrypted connections of this user.
     server.run("ALTER USER turn REQUIRE SSL; ALTER USER turn@localhost REQUIRE SSL");
     let clear = server_editor(&format!("{}?sslmode=disable", server.tcp_url()));
     let refused = clear.unwrap().realms().unwrap_err().to_string();
@@ -76,7 +76,7 @@ fn mariadb_is_checked() {
     assert_eq!(found.unwrap().len(), 1);
 }
 
-/// Its port takes TLS alone.
+/// The server's port accepts only TLS.
 #[test]
 fn redis_is_checked() {
     let Some(server) = server_is_checked(DatabaseKind::Redis) else { return };

@@ -1,4 +1,4 @@
-//! The connection for reports of a Redis server hangs, and no other connection does.
+//! A Redis server whose connection for reports hangs, unlike all other connections.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use test_support::{DatabaseKind, eventually};
 
 use super::{Asked, server};
 
-/// Passes bytes on in one direction. A connection with a subscription hangs behind its answer: the
+/// Forwards bytes in one direction. A connection with a subscription hangs after the response: the
 /// server's further bytes are lost.
 fn pass(mut from: TcpStream, mut to: TcpStream, subscriptions: Option<&AtomicU32>) {
     let mut bytes = [0; 4096];
@@ -18,7 +18,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, subscriptions: Option<&AtomicU32
         let text = String::from_utf8_lossy(&bytes[..len]).to_lowercase();
         if let Some(subscriptions) = subscriptions.filter(|_| text.contains("psubscribe")) {
             subscriptions.fetch_add(1, Ordering::Relaxed);
-            // The answer to the subscription is the last that passes.
+            // The response to the subscription is the last data forwarded.
             drop(to.write_all(&bytes[..len]));
             while from.read(&mut bytes).is_ok_and(|len| len > 0) {}
             return;

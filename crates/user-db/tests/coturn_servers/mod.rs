@@ -1,5 +1,5 @@
-//! Coturn's own layout in real database servers: filled and read by coturn's `turnadmin`, paused
-//! and restarted.
+//! Coturn's layout in real database servers: filled and read by coturn's `turnadmin`, paused and
+//! restarted.
 
 mod encrypted;
 mod hanging_reports;
@@ -18,7 +18,7 @@ use user_db::{
 };
 
 const REALM: &str = "example.org";
-/// Longer than any deadline of a look-up.
+/// Time longer than any deadline of a look-up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn user(name: &str, password: &str) -> NewUser {
@@ -54,9 +54,8 @@ impl Asked {
     }
 }
 
-/// A name that the encoding of a database lacks is an unknown user's: any client may send one, and
-/// it does not count as a failure of the database, which would be logged and admit last known
-/// users.
+/// A name that the encoding of a database cannot represent is an unknown user's. Any client may
+/// send such a name. A failure of the database would be logged, and admit last known users.
 fn text_without_a_place_is_nobody(url: &str) {
     server_editor(url).unwrap().add(&user("zo\u{eb}", "p")).unwrap();
     let asked = Asked::of(url);
@@ -89,7 +88,7 @@ fn names_beyond_latin1_are_unknown_to_mariadb() {
     text_without_a_place_is_nobody(&server.url());
 }
 
-/// Each sees at once what the other has changed.
+/// Each program immediately detects the changes of the other.
 fn shared_with_coturn(server: &DatabaseServer) {
     let url = server.url();
     let mut editor = server_editor(&url).unwrap();
@@ -121,7 +120,7 @@ fn shared_with_coturn(server: &DatabaseServer) {
     assert!(!listed.contains("alice") && listed.contains("carol"), "{listed}");
 }
 
-/// Every function of an editor, on a database in which alice is alone.
+/// Every function of an editor, on a database with alice as the only user.
 fn edited(editor: &mut dyn UserEditor) {
     assert!(!editor.set_keys(&user("carol", "p")).unwrap());
     assert!(!editor.replace(&user("carol", "p")).unwrap());
@@ -160,7 +159,8 @@ fn edited(editor: &mut dyn UserEditor) {
     assert!(!editor.delete(REALM, "alice").unwrap());
 }
 
-/// While the server hangs or is away, known users go on and others get the answer of an outage.
+/// While the server hangs or is stopped, known users are served, and others get the answer of an
+/// outage.
 fn outages(server: &mut DatabaseServer) {
     let url = server.tcp_url();
     let mut editor = server_editor(&url).unwrap();
@@ -242,7 +242,7 @@ fn a_file_that_is_not_there_is_created_by_turnadmin_only() {
     let url = format!("sqlite-coturn://{}", path.display());
     let asked = Asked::of(&url);
     let Answer::Unavailable(error) = asked.ask("alice") else { panic!("there is no file") };
-    // A mistyped path is named, and does not become a database without users.
+    // An error names a mistyped path, and no database without users is created.
     let missing = format!("{url}: there is no such file");
     assert!(error.to_string().starts_with(&missing), "{error}");
     let mut editor = server_editor(&url).unwrap();
@@ -264,7 +264,7 @@ fn a_file_that_is_not_there_is_created_by_turnadmin_only() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A path may lead to the database of another program as well.
+/// A path may also lead to the database of another program.
 #[test]
 fn a_file_of_another_program_gets_no_tables_of_coturn() {
     let path = std::env::temp_dir().join(format!("no-coturn-{}", std::process::id()));
@@ -279,7 +279,7 @@ fn a_file_of_another_program_gets_no_tables_of_coturn() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Every kind keeps rows as they are, and reads those of `turnadmin`.
+/// Every kind of database stores rows unchanged, and reads those of `turnadmin`.
 fn rows_are_kept(kind: DatabaseKind) {
     let Some(server) = server(kind) else { return };
     let tables = server_tables(&server.url()).unwrap();
@@ -293,7 +293,7 @@ fn row(values: &[&str]) -> Row {
     values.iter().map(|value| (*value).to_owned()).collect()
 }
 
-/// In tables without rows.
+/// Tests of changes in tables without rows.
 fn rows_are_as_they_were_put(tables: &TableEditor) {
     for (table, first, second) in [
         (Table::Secrets, &[REALM, "a"][..], &[REALM, "b"][..]),
@@ -331,7 +331,7 @@ fn rows_are_kept_in_each_kind() {
     }
 }
 
-/// A tenant may write the keys of its own realm. Rows of other realms are read all the same.
+/// A tenant may write the keys of its own realm. Rows of other realms must still be readable.
 #[test]
 fn unusable_values_of_one_realm_hide_no_row_of_another() {
     let Some(server) = server(DatabaseKind::Redis) else { return };
@@ -351,7 +351,7 @@ fn unusable_values_of_one_realm_hide_no_row_of_another() {
     assert_eq!(tables.rows(Table::Options, 9).unwrap(), [row(&["two", "max-bps", ""])]);
 }
 
-/// Readings of a server that hangs keep the last rows, and go on behind it.
+/// Readings of a server that hangs retain the last rows, and continue afterwards.
 #[test]
 fn tables_outlast_a_server_that_hangs() {
     let Some(server) = server(DatabaseKind::Postgres) else { return };
@@ -413,7 +413,7 @@ fn changes_are_reported(server: &DatabaseServer) {
             assert!(begun.elapsed() < PATIENCE, "changes are reported");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // The first one tells of the time before.
+        // The first report concerns the time before the subscription.
         for (verb, name) in [("-a", "gina"), ("-d", "gina")] {
             tokio::time::sleep(Duration::from_millis(50)).await;
             last = reader.revision().await.unwrap().max(last);
@@ -426,7 +426,7 @@ fn changes_are_reported(server: &DatabaseServer) {
     });
 }
 
-/// As the server does it at its start.
+/// The server uses an editor like this when it starts.
 #[tokio::test]
 async fn an_editor_works_within_a_runtime_and_without_its_server() {
     let mut editor = server_editor("redis://turn:turn-password@127.0.0.1:1/0").unwrap();

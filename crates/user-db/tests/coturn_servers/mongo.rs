@@ -1,5 +1,5 @@
-//! Coturn's collections in MongoDB. Debian's coturn has no MongoDB: documents of coturn are written
-//! as its source has them.
+//! Coturn's collections in MongoDB. Debian's coturn lacks MongoDB, so the tests write documents in
+//! the form of coturn's source.
 
 use mongodb::bson::{Document, doc};
 use test_support::{DatabaseKind, DatabaseServer, eventually};
@@ -29,7 +29,7 @@ fn mongodb_has_users_of_both_and_may_fail() {
     editor.add(&user("alice", "correct-horse")).unwrap();
     assert!(matches!(editor.add(&user("alice", "x")), Err(StoreError::Exists { .. })));
 
-    // A key as coturn makes it.
+    // Key in coturn's form.
     let key = "7da2270ccfa49786e0115366d3a3d14d";
     write(&server, "turnusers_lt", &[doc! { "name": "gorst", "realm": REALM, "hmackey": key }]);
     eventually("a user of another program is known", || asked.is_known("gorst"));

@@ -1,4 +1,4 @@
-//! A directory of a test's own, removed when the test is over.
+//! Temporary directory of a test, removed after the test.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,12 +17,12 @@ impl TempDir {
         Self(path)
     }
 
-    /// A path in it; nothing is there yet.
+    /// Returns a path in the directory, without creating a file.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Path of the test's database; neither it nor its directory exists yet.
+    /// Returns the path of the test's database. Neither the file nor its directory exists yet.
     pub(crate) fn database(&self) -> PathBuf {
         self.file("data/users.sqlite")
     }

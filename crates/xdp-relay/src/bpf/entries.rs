@@ -1,9 +1,10 @@
-//! Entries of the programs' table: two adjacent ones for each flow, one for each direction.
+//! Entries of the programs' table: two adjacent entries for each flow, one for each direction.
 //!
-//! An entry is written while no program can find it: it is not in the map of keys, and has been
-//! unused for [`REST`](crate::limits::REST). Its generation is 0 meanwhile, and then a number that
-//! no entry had before. The map holds the generation beside the index of the entry; a program that
-//! reads another generation in the entry treats the route as withdrawn.
+//! An entry is written while no program can find it. At that time the map of keys does not contain
+//! the entry, and the entry has been unused for [`REST`](crate::limits::REST). The generation of
+//! the entry is 0 until the entry is published, and then a number that no entry had before. The map
+//! stores the generation next to the index of the entry. A program that reads another generation in
+//! the entry treats the route as withdrawn.
 
 use std::iter;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
@@ -14,47 +15,48 @@ use super::layout::{RouteKey, RouteValue, TO_RING, UNPROVEN, entry, punt_state};
 use super::shared::Shared;
 use super::slots::Slots;
 
-/// Packets of an entry are in the stack, in the word of its generation.
+/// Flag in the word of the generation: packets of the entry are in the stack.
 const PUNTING: u64 = 1 << 32;
 
-/// The flow label, in the word of the bucket.
+/// Bits of the flow label in the word of the bucket.
 const LABEL: u64 = 0xFFFF_FFFF << 32;
 
-/// All entries, shared by all workers. One worker writes an entry while it holds its pair.
+/// All entries, shared by all workers. Only the worker that holds a pair writes the entries of the
+/// pair.
 #[derive(Debug)]
 pub(crate) struct Entries {
     memory: Shared,
     /// State of each entry while packets are in the stack.
     states: Shared,
-    /// Nanoseconds for which a proof is valid.
+    /// Time for which a proof is valid, in nanoseconds.
     proof_holds: u64,
     pairs: Slots,
     generations: AtomicU32,
 }
 
-/// Two neighbouring entries of one flow.
+/// Pair of adjacent entries of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair(u32);
 
 impl Pair {
-    /// The entry of packets to the peer.
+    /// Returns the index of the entry for packets to the peer.
     pub(crate) const fn to_peer(self) -> u32 {
         2 * self.0
     }
 
-    /// The entry of packets to the client.
+    /// Returns the index of the entry for packets to the client.
     pub(crate) const fn to_client(self) -> u32 {
         2 * self.0 + 1
     }
 }
 
 impl Entries {
-    /// Words of the array for a number of pairs.
+    /// Returns the number of words of the array of entries, for a number of pairs.
     pub(crate) const fn words(pairs: u32) -> usize {
         2 * pairs as usize * entry::WORDS
     }
 
-    /// Words of the array of states.
+    /// Returns the number of words of the array of states, for a number of pairs.
     pub(crate) const fn state_words(pairs: u32) -> usize {
         2 * pairs as usize * punt_state::WORDS
     }
@@ -64,22 +66,24 @@ impl Entries {
         Self { memory, states, proof_holds, pairs: Slots::new(pairs), generations }
     }
 
-    /// Takes a pair; `None` when none is free.
+    /// Takes a pair. Returns `None` if no pair is free.
     pub(crate) fn take(&self, now: Instant) -> Option<Pair> {
         self.pairs.take(now).map(Pair)
     }
 
-    /// Withdraws both entries, and frees the pair. The caller has removed their keys from the map.
+    /// Withdraws both entries, and frees the pair. The caller must have removed the keys from the
+    /// map.
     pub(crate) fn put_back(&self, now: Instant, pair: Pair) {
         for index in [pair.to_peer(), pair.to_client()] {
             self.word(index, entry::GENERATION).store(0, Relaxed);
         }
-        // No program that reads an entry later finds it whole.
+        // The fence orders these stores before the writes for a later flow. A program that reads
+        // such writes finds generation 0 or that of the later flow.
         fence(Release);
         self.pairs.put_back(now, pair.0);
     }
 
-    /// Writes an entry of a newly taken pair; returns the value for its key in the map.
+    /// Writes an entry of a newly taken pair. Returns the value for the key in the map.
     pub(crate) fn publish(&self, index: u32, key: RouteKey, value: RouteValue) -> u64 {
         for (at, word) in value.words().into_iter().enumerate() {
             self.word(index, at).store(word, Relaxed);
@@ -93,18 +97,20 @@ impl Entries {
         for word in iter::once(punt_state::ALTERED).chain(punt_state::PROBES..punt_state::WORDS) {
             self.state(index, word).store(0, Relaxed);
         }
-        // 0 is none; after four thousand million routes numbers come round.
+        // Generation 0 means none. After about four billion routes the numbers repeat.
         let generation = self.generations.fetch_add(1, Relaxed) % (u32::MAX - 1) + 1;
-        // The rest is there before the generation is. Nothing was left to the stack yet.
+        // `Release` makes all other words visible before the generation. The word also clears
+        // [`PUNTING`], since no packet of the entry has been punted yet.
         self.word(index, entry::GENERATION).store(u64::from(generation), Release);
         u64::from(generation) << 32 | u64::from(index)
     }
 
-    /// Updates the fields that may change while programs read the entry: each is one word with a
-    /// meaning of its own. The flow label remains that of the host's packets.
+    /// Updates the fields that may change while programs read the entry. Each field is one word
+    /// with an independent meaning. The flow label is not changed, since it was copied from the
+    /// host's packets.
     pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
-        // The cookie of a ring is the same for as long as its entry.
+        // The flow cookie of a ring route never changes during the life of the entry.
         if value.flags & TO_RING == 0 {
             let bound = |word: u64| Some(word & LABEL | value.bound & !LABEL);
             // The closure always returns a value.
@@ -112,8 +118,8 @@ impl Entries {
         }
     }
 
-    /// Notes that packets reached their worker by the system's stack, as the program that sees
-    /// packets leave does (`note_all` of bpf/evidence.h).
+    /// Records that packets reached the worker through the stack. The tap does the equivalent for
+    /// packets that leave (`note_all` of bpf/evidence.h).
     pub(crate) fn prove(&self, index: u32, now: Instant, packets: u32) {
         let (now, word) = (now.as_nanos(), |at| self.word(index, at));
         let proven = word(entry::PROVEN).load(Relaxed);
@@ -127,8 +133,8 @@ impl Entries {
         word(entry::PROVEN).store(now, Relaxed);
     }
 
-    /// Starts a sequence: the programs relay from here on, and there may be packets in the stack
-    /// that were not counted.
+    /// Starts a sequence. From now on the programs relay, while packets that were not counted may
+    /// be in the stack.
     fn start(&self, index: u32, now: u64) {
         let settles = 1 << 48 | u64::from(UNPROVEN) << 32;
         for (at, value) in [
@@ -141,7 +147,8 @@ impl Entries {
         ] {
             self.state(index, at).store(value, Relaxed);
         }
-        // The programs count from it on. They clear it by a write of its half.
+        // The programs count after this write. They clear the flag by a write of this half of the
+        // word.
         self.word(index, entry::GENERATION).fetch_or(PUNTING, Release);
     }
 
@@ -158,7 +165,8 @@ impl Entries {
         }
     }
 
-    /// Time and next hop of the last packet that left by the stack; zeros for none.
+    /// Returns time and next hop of the last packet that left through the stack, or zeros if there
+    /// was none.
     pub(crate) fn proof(&self, index: u32) -> (u64, u64) {
         let read = |word| self.word(index, word).load(Relaxed);
         (read(entry::PROVEN), read(entry::NEXT_HOP))

@@ -1,4 +1,4 @@
-//! The compiled programs, and their maps as they are made.
+//! Compiled BPF programs, and the creation of their maps.
 
 use std::error::Error;
 use std::hash::{BuildHasher as _, RandomState};
@@ -21,27 +21,27 @@ use crate::options::Options;
 static RELAY: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/relay.bpf.o"));
 
-/// The programs' names: for drivers and the generic hook of XDP, and for tc.
+/// Names of the relaying programs: for XDP (drivers and the generic hook), and for tc.
 pub(crate) const XDP: &str = "relay_xdp";
 pub(crate) const TC: &str = "relay_tc";
 
-/// The program that sees packets leave by the stack.
+/// Name of the tap, the program that observes packets that leave the stack.
 pub(crate) const TAP: &str = "tap";
 
-/// The programs that see redirected frames that do not leave, and the tracepoints of each.
+/// Programs that count redirected frames that do not leave, and the tracepoint of each program.
 const LOSSES: [(&str, &str); 2] =
     [("lost_at_device", "xdp_devmap_xmit"), ("lost_before", "xdp_redirect_err")];
 
-/// The rings of all workers.
+/// Name of the map with the rings of all workers.
 pub(crate) const RINGS: &str = "rings";
 
-/// The map of all routes.
+/// Name of the map with all routes.
 pub(crate) const ROUTES: &str = "routes";
 
-/// The leases of all workers.
+/// Name of the map with the leases of all workers.
 pub(crate) const LEASES: &str = "leases";
 
-/// The programs with their maps. They are not [loaded](load_programs), and nothing is attached.
+/// Programs and maps. The programs are not [loaded](load_programs), and nothing is attached.
 pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
     pub(crate) links: Array<MapData, LinkValue>,
@@ -51,35 +51,35 @@ pub(crate) struct Object {
     pub(crate) buckets: Shared,
     pub(crate) port_filter: Shared,
     pub(crate) leases: Shared,
-    /// Cells of a flow.
+    /// Number of cells of a flow: one for each processor.
     pub(crate) processors: u32,
-    /// The programs can fill rings (Linux 5.18).
+    /// True if the programs can fill rings (Linux 5.18).
     pub(crate) can_fill_rings: bool,
-    /// `None` without a writable BPF file system.
+    /// Pins of the maps. `None` without a writable BPF file system.
     pub(crate) pins: Option<Pins>,
 }
 
-/// Maps that a successor of the process would continue with.
+/// Names of the maps with which a successor of the process could continue.
 const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "port_filter", LEASES];
 
 impl Object {
-    /// Makes the maps, for programs that [can fill rings](can_fill_rings) or cannot.
+    /// Creates the maps, for programs with or without the code that [fills rings](can_fill_rings).
     ///
     /// # Errors
-    /// The kernel refuses: too old, no privilege, no memory.
+    /// The kernel refuses: the kernel is too old, a privilege is missing, or memory is short.
     pub(crate) fn make(options: Options, can_fill_rings: bool) -> Result<Self, KernelPathError> {
-        // Possible processors are many more than online ones; one that comes online later has no
-        // cells.
+        // Online processors are counted, because many more are possible. A processor that comes
+        // online later has no cells.
         let online =
             aya::util::online_cpus().map_err(|(_, error)| KernelPathError::Kernel(error))?;
         let processors = online.into_iter().max().map_or(1, |last| last + 1);
         let Options { flows, look_up_from, proof } = options;
         let cells = flows.saturating_mul(processors);
-        // The programs count them as signed.
+        // The programs treat these times as signed numbers.
         let nanos = |time: Duration| time.as_nanos().min(i64::MAX as u128) as u64;
         let (holds, renew) = (nanos(proof.holds), nanos(proof.renew_every));
         let mut loader = EbpfLoader::new();
-        // The programs use no type of the kernel: none needs to be relocated.
+        // The programs use no type of the kernel, so no type must be relocated.
         loader.btf(None);
         loader.override_global("processors", &processors, true);
         loader.override_global("look_up_from", &look_up_from, true);
@@ -128,16 +128,16 @@ impl Object {
     }
 }
 
-/// Returns true if this kernel has the helpers for rings; an older one refuses programs that use
-/// them.
+/// Returns true if this kernel has the helpers for rings. An older kernel refuses programs that use
+/// these helpers.
 pub(crate) fn can_fill_rings() -> bool {
     is_helper_supported(ProgramType::Xdp, BpfHelper::BPF_FUNC_xdp_load_bytes).unwrap_or(false)
 }
 
-/// Loads the programs, which the kernel examines first: that takes a tenth of a second and more.
+/// Loads the programs. The kernel verifies each program, which takes at least a tenth of a second.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel refuses a program.
 pub(crate) fn load_programs(ebpf: &mut Ebpf) -> Result<(), KernelPathError> {
     load(|| program::<Xdp>(ebpf, XDP)?.load().map_err(KernelPathError::of))?;
     for name in [TC, TAP] {
@@ -150,8 +150,8 @@ pub(crate) fn load_programs(ebpf: &mut Ebpf) -> Result<(), KernelPathError> {
     Ok(())
 }
 
-/// Loads a program. A signal to this thread interrupts the kernel's examination of it: then it is
-/// repeated.
+/// Loads a program. A signal to this thread interrupts the verification by the kernel. Loading is
+/// then repeated.
 fn load(mut program: impl FnMut() -> Result<(), KernelPathError>) -> Result<(), KernelPathError> {
     for _ in 1..LOAD_ATTEMPTS {
         match program() {
@@ -162,7 +162,8 @@ fn load(mut program: impl FnMut() -> Result<(), KernelPathError>) -> Result<(), 
     program()
 }
 
-/// Has redirected frames counted that do not leave, of all programs of the host.
+/// Attaches programs that count redirected frames that do not leave. Frames of all XDP programs of
+/// the host are counted.
 pub(crate) fn count_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>, KernelPathError> {
     for (name, tracepoint) in LOSSES {
         let program: &mut RawTracePoint = program(ebpf, name)?;
@@ -173,12 +174,12 @@ pub(crate) fn count_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>,
     Map::PerCpuArray(count).try_into().map_err(KernelPathError::of)
 }
 
-/// A secret number.
+/// Returns a secret number.
 fn seed() -> u32 {
     RandomState::new().hash_one(()) as u32
 }
 
-/// A map of the object.
+/// Returns a map of the object.
 pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData, KernelPathError> {
     match ebpf.map(name) {
         Some(
@@ -188,13 +189,13 @@ pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData,
     }
 }
 
-/// The same map, with a new descriptor.
+/// Returns a handle of the map with a new descriptor.
 pub(crate) fn duplicate(map: &MapData) -> Result<MapData, KernelPathError> {
     let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelPathError::Kernel)?;
     MapData::from_fd(fd).map_err(KernelPathError::of)
 }
 
-/// A program of the object.
+/// Returns a program of the object.
 pub(crate) fn program<'a, P>(
     ebpf: &'a mut Ebpf,
     name: &'static str,
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn programs_load_as_on_a_kernel_that_cannot_fill_rings() {
         if !missing_capabilities().is_empty() {
-            // Tests of the programs say so, where they are not run.
+            // Tests of the programs report that they are skipped.
             return;
         }
         let options = Options { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
@@ -226,14 +227,14 @@ mod tests {
                 .and_then(|mut object| load_programs(&mut object.ebpf));
             assert_eq!(loaded.map_err(|error| error.to_string()), Ok(()));
         }
-        // Linux 5.18.
+        // The helpers exist since Linux 5.18.
         let version = KernelVersion::current().unwrap();
         assert!(can_fill_rings() || version < KernelVersion::new(5, 18, 0));
     }
 
-    /// Instructions that the verifier may examine of each program, as this kernel counts them and
-    /// somewhat more: calls wait for it where a server starts again. A loop whose turns differ for
-    /// the verifier multiplies them.
+    /// Maximum number of instructions of a program that the verifier may examine: the number on
+    /// this kernel, and some reserve. Calls wait for the verification when a server restarts. A
+    /// loop whose iterations differ for the verifier multiplies the number.
     const VERIFIED_MAX: u32 = 60_000;
 
     #[test]
@@ -253,7 +254,7 @@ mod tests {
                 Some(Program::SchedClassifier(program)) => program.info(),
                 _ => panic!("no {name}"),
             };
-            // Linux tells it from 5.16 on.
+            // Linux reports the number since version 5.16.
             let verified = info
                 .map_err(|error| error.to_string())
                 .map(|info| info.verified_instruction_count());

@@ -1,9 +1,10 @@
-//! Maps pinned in the BPF file system, where they outlive the process: a successor may continue
-//! with the routes.
+//! Pins of maps in the BPF file system. Pinned maps outlive the process, so a successor could
+//! continue with the routes.
 //!
-//! Each process has a directory of its own, named by its pid namespace and pid: containers may
-//! share one file system. It is removed at an orderly end; directories of killed processes are
-//! removed at the next start. Without renewed leases, the routes in the maps are not valid.
+//! Each process has a separate directory, named by pid namespace and pid, because containers may
+//! share a file system. The directory is removed at an orderly exit. Directories of killed
+//! processes are removed at the next start. Without renewed leases, the routes in the maps are not
+//! valid.
 
 use std::fs;
 use std::io;
@@ -12,18 +13,18 @@ use std::path::{Path, PathBuf};
 
 use aya::maps::MapData;
 
-/// Directory of the pins.
+/// Parent directory of the pins.
 const ROOT: &str = "/sys/fs/bpf/turnpike";
 
-/// Pinned maps; the names go with this value.
+/// Pinned maps. Dropping this value removes the pins.
 #[derive(Debug)]
 pub(crate) struct Pins {
     directory: PathBuf,
 }
 
 impl Pins {
-    /// Pins maps by their names. `None` without a BPF file system that this process may write to,
-    /// as under systemd's `ProtectKernelTunables`: nothing else needs it.
+    /// Pins maps by name. Returns `None` without a BPF file system to which this process may write,
+    /// for example under systemd's `ProtectKernelTunables`. Nothing else needs the file system.
     pub(crate) fn make(maps: &[(&'static str, &MapData)]) -> Option<Self> {
         if !is_bpf_file_system(Path::new("/sys/fs/bpf")) {
             return None;
@@ -31,7 +32,7 @@ impl Pins {
         let space = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         sweep(Path::new(ROOT), space);
         let directory = Path::new(ROOT).join(format!("{space}-{}", std::process::id()));
-        // Of an earlier process with this pid.
+        // The directory may exist from an earlier process with this pid.
         drop(fs::remove_dir_all(&directory));
         fs::create_dir_all(&directory).ok()?;
         let pins = Self { directory };
@@ -44,7 +45,7 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        // Leftovers are removed at the next start.
+        // If this fails, the next start removes the leftovers.
         drop(fs::remove_dir_all(&self.directory));
     }
 }
@@ -62,7 +63,8 @@ fn sweep(root: &Path, space: u64) {
     }
 }
 
-/// Returns true if there is such a process. `/proc` may hide those with protected memory.
+/// Returns true if the process exists. The check uses a signal, because `/proc` may hide processes
+/// with protected memory.
 fn is_alive(process: libc::pid_t) -> bool {
     // SAFETY: the call takes only numbers, and signal 0 is not delivered.
     let sent = unsafe { libc::kill(process, 0) };
@@ -73,7 +75,7 @@ fn is_bpf_file_system(path: &Path) -> bool {
     is_mounted(path, &fs::read_to_string("/proc/self/mounts").unwrap_or_default())
 }
 
-/// True if the mount table has such a line.
+/// Returns true if the mount table has a BPF file system at this path.
 fn is_mounted(path: &Path, mounts: &str) -> bool {
     mounts.lines().any(|line| {
         let mut words = line.split(' ').skip(1);
@@ -97,7 +99,7 @@ mod tests {
     fn directories_of_the_dead_are_swept_and_others_stay() -> io::Result<()> {
         let root = std::env::temp_dir().join(format!("turnpike-pins-{}", std::process::id()));
         let living = format!("1-{}", std::process::id());
-        // No process has a number beyond the kernel's bound of 2^22.
+        // No process has a number beyond the kernel's maximum of 2^22.
         for name in [living.as_str(), "1-4194305", "2-4194305", "notes"] {
             fs::create_dir_all(root.join(name))?;
         }

@@ -10,19 +10,20 @@ use turn_types::Instant;
 use crate::error::KernelPathError;
 use crate::limits::{REST, SCARCE_BELOW, SCARCE_FOR};
 
-/// Counts of all workers' flows, locked at the first and last packet of a flow only.
+/// Slots in use by each client, for the flows of all workers. The lock is taken when slots are
+/// claimed, released or swept, and never for a packet.
 #[derive(Debug)]
 pub(crate) struct Shares {
     counts: Mutex<Counts>,
-    /// Time of the last refusal in nanoseconds; 0 for none.
+    /// Time of the last refusal in nanoseconds. 0 means none.
     refused: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Counts {
     slots: Slots,
-    /// Shares of removed flows by the time of removal: a slot is in use until it has rested.
-    /// Otherwise a client that removes flows as fast as it makes them would take all slots.
+    /// Shares of removed flows, with the time of removal. A slot counts as used until it has
+    /// rested. Otherwise a client that quickly removes and creates flows could take all slots.
     resting: VecDeque<(Instant, Share)>,
 }
 
@@ -44,7 +45,7 @@ impl Shares {
     /// Claims a slot for a client.
     ///
     /// # Errors
-    /// The table is full, or the client has its share.
+    /// The table is full, or slots are scarce and the client has used the full share.
     pub(crate) fn claim(
         &self,
         now: Instant,
@@ -59,7 +60,7 @@ impl Shares {
         })
     }
 
-    /// Releases the share of a removed flow, in effect after [`REST`].
+    /// Releases the share of a removed flow, with effect after [`REST`].
     pub(crate) fn release(&self, now: Instant, share: Share) {
         self.counts(now).resting.push_back((now, share));
     }
@@ -74,8 +75,8 @@ impl Shares {
         self.refused.store(now.as_nanos(), Relaxed);
     }
 
-    /// True if silent flows lose their slots: few slots are free, or a flow was refused
-    /// a short time ago.
+    /// Returns true if silent flows should lose their slots: few slots are free, or a flow was
+    /// refused within [`SCARCE_FOR`].
     pub(crate) fn are_scarce(&self, now: Instant) -> bool {
         let refused = self.refused.load(Relaxed);
         if refused > 0 && now < Instant::from_nanos(refused) + SCARCE_FOR {
@@ -86,7 +87,7 @@ impl Shares {
     }
 
     fn counts(&self, now: Instant) -> MutexGuard<'_, Counts> {
-        // After a panic the counts are wrong by one flow.
+        // A panic can make the counts wrong by one flow.
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.release_rested(now);
         counts

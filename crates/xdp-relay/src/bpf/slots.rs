@@ -7,14 +7,15 @@ use turn_types::Instant;
 
 use crate::limits::REST;
 
-/// Free slots, shared by all workers: touched when a channel is bound or ends, never for a packet.
+/// Free slots, shared by all workers. The lock is taken when routes are installed or removed, and
+/// never for a packet.
 #[derive(Debug)]
 pub(crate) struct Slots(Mutex<Free>);
 
 #[derive(Debug)]
 struct Free {
     rested: Vec<u32>,
-    /// In the order of their return.
+    /// Returned slots, sorted by the time of return.
     resting: VecDeque<(Instant, u32)>,
 }
 
@@ -23,7 +24,8 @@ impl Slots {
         Self(Mutex::new(Free { rested: (0..count).rev().collect(), resting: VecDeque::new() }))
     }
 
-    /// Takes a slot; `None` when all are in use, or were until [`REST`] ago.
+    /// Takes a slot. Returns `None` if all slots are in use, or were in use within the last
+    /// [`REST`].
     pub(crate) fn take(&self, now: Instant) -> Option<u32> {
         let mut free = self.free();
         if let Some(slot) = free.rested.pop() {
@@ -33,13 +35,13 @@ impl Slots {
         free.resting.pop_front().map(|(_, slot)| slot)
     }
 
-    /// Returns a slot. A program may still be reading it.
+    /// Returns a slot, which becomes free after [`REST`]. A program may still read the slot.
     pub(crate) fn put_back(&self, now: Instant, slot: u32) {
         self.free().resting.push_back((now, slot));
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        // Lists of numbers stay consistent if a holder of the lock panics.
+        // Lists of numbers stay consistent if a thread that holds the lock panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

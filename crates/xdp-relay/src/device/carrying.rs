@@ -9,19 +9,23 @@ use turn_types::IpFamily;
 
 use super::{Device, Kind};
 
-/// Numbers of the devices that carry the server's traffic, of `devices`, never the loopback:
+/// Returns the indices of the devices in `devices` that carry the server's traffic. Except for the
+/// loopback, such devices are:
 ///
 /// - devices that own the address of a listener or of a relay,
 /// - devices of default routes, in the families of these addresses.
 ///
-/// An unspecified address matches no device's address: it would match the bridges of container
-/// engines as well. The default routes stand for it. Without a default route in its families, it
-/// means every device that is up and has an address of its family other than a link-local one.
+/// An unspecified address is not compared with the addresses of devices, since that would select
+/// the bridges of container engines as well. Instead, the devices of the default routes are
+/// selected. If no family of an unspecified address has a default route, other devices represent
+/// the address. These are all devices that are up and have an address of the family that is not
+/// link-local.
 ///
-/// A loopback address selects no device. Devices may be down, and of any kind but the loopback's.
+/// A loopback address selects no device. Devices may be down, and of any kind except loopback.
 ///
 /// # Errors
-/// The kernel does not answer on netlink sockets, for example under a filter of system calls.
+/// The kernel does not answer on netlink sockets, for example if a system call filter forbids such
+/// sockets.
 pub fn carrying(
     devices: &[Device],
     listeners: &[IpAddr],
@@ -32,7 +36,7 @@ pub fn carrying(
     Ok(host.carrying(&wanted))
 }
 
-/// State of the kernel; devices by number.
+/// State of the kernel. Devices are identified by index.
 struct Host<'a> {
     devices: &'a [Device],
     addresses: Vec<(u32, IpAddr)>,
@@ -74,7 +78,8 @@ impl Host<'_> {
     }
 }
 
-/// Every IPv6 device has such an address, so it distinguishes none.
+/// Returns true if an address is link-local. Every IPv6 device has such an address, so link-local
+/// addresses distinguish no device.
 fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -82,14 +87,15 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// All addresses, each with its device. `getifaddrs` returns labels instead of devices.
+/// Returns all addresses, each with the index of the device. (`getifaddrs` returns labels instead
+/// of devices.)
 fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let answers = socket.ask(&Request::dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER]))?;
     Ok(answers.iter().filter_map(|answer| read_address(answer)).collect())
 }
 
-/// Bytes of `struct ifaddrmsg`.
+/// Size of `struct ifaddrmsg` in bytes.
 const ADDRESS_HEADER: usize = 8;
 
 fn read_address(answer: &[u8]) -> Option<(u32, IpAddr)> {
@@ -104,23 +110,23 @@ fn read_address(answer: &[u8]) -> Option<(u32, IpAddr)> {
             _ => {}
         }
     }
-    // With both, `address` is the remote one.
+    // If both attributes exist, `address` is the remote address.
     Some((number, local.or(address)?))
 }
 
-/// The devices of all default routes, of any routing table: hosts with several ways out have one
-/// for each.
+/// Returns the devices of all default routes, from any routing table. Hosts with several uplinks
+/// have a default route for each.
 fn default_routes() -> io::Result<Vec<(u32, IpFamily)>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let answers = socket.ask(&Request::dump(libc::RTM_GETROUTE, &[0; ROUTE_HEADER]))?;
     Ok(answers.iter().flat_map(|answer| read_route(answer).unwrap_or_default()).collect())
 }
 
-/// Bytes of `struct rtmsg`, and of `struct rtnexthop`.
+/// Size in bytes of `struct rtmsg`, and of `struct rtnexthop`.
 const ROUTE_HEADER: usize = 12;
 const NEXT_HOP_HEADER: usize = 8;
 
-/// The devices of a route; `None`: it is no default route to anywhere.
+/// Returns the devices of a default route. Returns `None` for other routes.
 fn read_route(answer: &[u8]) -> Option<Vec<(u32, IpFamily)>> {
     let (header, attributes) = answer.split_at_checked(ROUTE_HEADER)?;
     let family = match libc::c_int::from(header[0]) {
@@ -144,13 +150,13 @@ fn read_route(answer: &[u8]) -> Option<Vec<(u32, IpFamily)>> {
     Some(numbers.into_iter().map(|number| (number, family)).collect())
 }
 
-/// The devices of a route's next hops.
+/// Returns the devices of a route's next hops.
 fn next_hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let header: &[u8; NEXT_HOP_HEADER] = bytes.first_chunk()?;
         let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let number = netlink::number(&header[4..])?;
-        // Shorter than its length field: the rest is undefined.
+        // The attribute is shorter than the length field. The remaining bytes are undefined.
         bytes.get(NEXT_HOP_HEADER..len)?;
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
         Some(number)

@@ -1,4 +1,4 @@
-//! Choice of the hook for a device.
+//! Selection of the hook for a device.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use super::{Device, Kind};
 /// Hook at which the kernel runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// In the driver, before there is a packet of the kernel's.
+    /// The program runs in the driver (XDP), before the kernel creates its packet structure.
     Xdp,
-    /// XDP without the driver's help, after the kernel made its packet: for tests, and for devices
-    /// where tc cannot be.
+    /// The program runs at XDP without the driver's support, after the kernel has created its
+    /// packet structure. For tests, and for devices where tc is not available.
     XdpGeneric,
-    /// tc's ingress, where the kernel's own packets pass.
+    /// The program runs at tc's ingress, on the kernel's packet structures.
     Tc,
 }
 
@@ -26,24 +26,27 @@ impl fmt::Display for Hook {
     }
 }
 
-/// Hooks to try on a device.
+/// Result of the selection of hooks for a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Hooks in the order of preference; empty: the device's packets go to the sockets.
+    /// Hooks to try, sorted by preference. If empty, the device's packets pass to the sockets.
     pub hooks: Vec<Hook>,
     /// Reasons against faster hooks, as messages for an operator.
     pub left_out: Vec<String>,
 }
 
-/// Largest MTU, in bytes, for which XDP is tried in a driver. A frame, its headroom and the
-/// kernel's metadata after it share a page of 4096 bytes: on x86-64 these take 256 and 320,
-/// Ethernet and two VLAN headers 22. Some drivers have a smaller limit, and refuse with `ERANGE`.
+/// Maximum MTU, in bytes, for which XDP is tried in a driver. A frame shares a page of 4096 bytes
+/// with the headroom, and with the kernel's metadata after the frame. On x86-64 the headroom has
+/// 256 bytes and the metadata 320. Ethernet and two VLAN headers have 22. Some drivers have a
+/// smaller limit, and refuse with `ERANGE`.
 pub const NATIVE_MTU_MAX: u32 = 3498;
 
-/// The hooks to try on a device. `wanted` is the operator's choice, and then the only one (on
-/// devices with Ethernet frames); `None`: the fastest that does not slow down other traffic.
+/// Selects the hooks to try on a device. If the operator has selected a hook (`wanted`), only that
+/// hook is tried, on devices with Ethernet frames. Otherwise the fastest hook is selected that does
+/// not slow down other traffic.
 ///
-/// The generic hook of XDP is never chosen: tc sees the same packets, and need not copy them first.
+/// The generic hook of XDP is never selected automatically. tc receives the same packets, and does
+/// not need a copy of them.
 #[must_use]
 pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     let Device { name, mtu, .. } = device;
@@ -62,7 +65,7 @@ pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     }
     match device.kind {
         Kind::Loopback => none(format!("{name} is the loopback, whose packets stay on this host")),
-        // Handled above, whatever the operator's choice.
+        // Handled above, with any choice of the operator.
         Kind::NotEthernet => Choice::default(),
         Kind::Virtual => tc(format!(
             "no XDP on {name}, a virtual device: it carries merged packets, which sockets process faster, and a program in its driver would force their segmentation"
@@ -82,13 +85,13 @@ pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     }
 }
 
-/// True if packets redirected by a program of this hook can leave by the device, in its present
-/// state.
+/// Returns true if packets redirected by a program of this hook can leave by the device, in the
+/// device's present state.
 ///
-/// Drivers report [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many of them only when a program
-/// is attached: read [`devices`](super::devices) again after attaching all programs. A driver
-/// without support loses redirected packets silently, so without a report of the kernel this is
-/// false.
+/// Drivers report [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many only when a program is
+/// attached. Call [`devices`](super::devices) again after all programs are attached. A driver
+/// without support loses redirected packets silently. Without a report of the kernel the function
+/// therefore returns false.
 #[must_use]
 pub fn may_leave(device: &Device, hook: Hook) -> bool {
     let ethernet = match device.kind {
@@ -149,7 +152,7 @@ mod tests {
         for (device, hooks, reason) in table {
             let choice = choose(&device, None);
             assert_eq!(choice.hooks, hooks, "{device:?}");
-            // Whatever is not tried has its reason, which names the device.
+            // Each hook that is not tried has a reason, which names the device.
             assert_eq!(choice.left_out.is_empty(), reason.is_empty(), "{device:?}");
             for sentence in &choice.left_out {
                 assert!(sentence.contains(reason) && sentence.contains("e0"), "{sentence}");

@@ -1,21 +1,24 @@
-//! Look-ups of next hops on a host that is no router.
+//! Look-ups of next hops on a host that is not a router.
 //!
-//! `bpf_fib_lookup` looks up the routing tables for a packet that came by some device, and answers
-//! "forwarding is disabled" unless that device may forward. The host of a TURN server usually is no
-//! router, and must not become one: it would forward packets of any sender. So the program looks up
-//! for the loopback device, and forwarding is enabled for that alone:
+//! `bpf_fib_lookup` searches the routing tables for a packet that arrived at some device. The
+//! result is "forwarding is disabled" unless that device may forward. The host of a TURN server
+//! usually is not a router and must not become a router, since a router forwards packets of any
+//! sender. The program therefore performs look-ups for the loopback device, and forwarding is
+//! enabled only for the loopback:
 //!
-//! - The kernel finds the same next hop as for a socket of this host, whose packets come from the
-//!   loopback in its view, too; rules with `iif lo` apply.
-//! - It forwards no packets of others: they come by other devices, whose own setting decides (in
-//!   IPv6 the one for all devices). Packets that come by the loopback were sent by this host.
+//! - The kernel finds the same next hop as for a socket of this host. For the kernel, packets of
+//!   such a socket also arrive at the loopback, and rules with `iif lo` apply.
+//! - The kernel forwards no packets of other hosts. Such packets arrive at other devices, whose own
+//!   settings apply (in IPv6 the setting for all devices). Packets that arrive at the loopback were
+//!   sent by this host.
 //!
 //! The settings are `net.ipv4.conf.lo.forwarding` and `net.ipv6.conf.lo.forwarding` of the network
-//! namespace. Any number but 0 enables them, so the number identifies the program that did: the
-//! first server writes [`OURS`] in place of 0, and the last one that ends writes 0 again. Servers
-//! of one namespace detect each other by a lock on it, which a killed process loses; the number
-//! that it leaves behind is harmless, for the second reason above, and makes the next server
-//! restore 0. Another number belongs to another program, and stays.
+//! namespace. Any number except 0 enables forwarding, so the number can identify the program that
+//! enabled the setting. The first server writes [`OURS`] in place of 0, and the last server that
+//! exits writes 0 again. Servers of one namespace detect each other by a lock on the namespace,
+//! which a killed process loses. The number left by a killed process is harmless, for the second
+//! reason above, and makes the next server restore 0. Another number belongs to another program and
+//! is not changed.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,31 +28,32 @@ use std::path::{Path, PathBuf};
 
 use super::presence::Presence;
 
-/// The loopback device's number, the same in every network namespace.
+/// Index of the loopback device, equal in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Settings of the calling thread's network namespace.
+/// Directory of the settings of the calling thread's network namespace.
 const SETTINGS: &str = "/proc/sys/net";
 
-/// The value that marks a setting as enabled by this server, in place of 0. The port of TURN, so
-/// that an administrator recognises it.
+/// Value, in place of 0, that marks a setting as enabled by this server. The value is the port of
+/// TURN, which an administrator can recognise.
 pub const OURS: u32 = 3478;
 
-/// The families, as the settings name them.
+/// Names of the address families in the settings.
 const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 
-/// A lookup that works, as long as this exists.
+/// Enabled look-ups. The look-ups work while this value exists.
 #[derive(Debug)]
 pub struct Lookup {
-    /// Number of the device that the program looks up from; 0: the inbound one.
+    /// Index of the device from which the program looks up next hops. 0 means the inbound device.
     pub from: u32,
-    /// The family that it does not work for, of two: its packets go to the sockets.
+    /// Address family for which look-ups fail, if the other family works. Packets of the failing
+    /// family pass to the sockets.
     pub refused: Option<Refused>,
     held: InstalledFlow,
 }
 
 impl Lookup {
-    /// The settings that are on because of servers like this one, such as
+    /// Returns the names of the settings that are enabled because of servers like this, such as
     /// `net.ipv4.conf.lo.forwarding`.
     #[must_use]
     pub fn switched_on(&self) -> Vec<String> {
@@ -57,21 +61,22 @@ impl Lookup {
         self.held.settings.iter().filter(ours).map(|setting| setting.name.clone()).collect()
     }
 
-    /// A descriptor by which the settings stay as they are when this is [left](Self::leave);
-    /// `None`: servers do not detect each other.
+    /// Returns a descriptor that keeps the settings enabled after [`leave`](Self::leave). Returns
+    /// `None` if servers do not detect each other.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub fn copy_presence(&self) -> io::Result<Option<OwnedFd>> {
         self.held.presence.as_ref().map(Presence::copy).transpose()
     }
 
-    /// Leaves the settings to another process.
+    /// Leaves the settings enabled on drop, because another process is responsible for them now.
     pub fn leave(&mut self) {
         self.held.presence = None;
     }
 
-    /// Enables settings again that another program disabled. Returns a message for each.
+    /// Enables settings again that another program has disabled. Returns a message for each
+    /// setting.
     pub fn renew(&self) -> Vec<String> {
         if self.from != LOOPBACK {
             return Vec::new();
@@ -82,14 +87,15 @@ impl Lookup {
                 "another program set {} to 0, which disables route look-ups by BPF programs: it is {OURS} again",
                 setting.name
             )),
-            // Already reported at the start.
+            // The error was already reported at the start.
             Err(_) => None,
         };
         self.held.settings.iter().filter(off).filter_map(renew).collect()
     }
 }
 
-/// The settings, restored when the last server present drops this.
+/// Settings and presence of this server. The settings are restored when the last server present
+/// drops this value.
 #[derive(Debug)]
 struct InstalledFlow {
     settings: Vec<Setting>,
@@ -98,24 +104,25 @@ struct InstalledFlow {
 
 impl Drop for InstalledFlow {
     fn drop(&mut self) {
-        // While others are there, they go on with it.
+        // Other servers that are present still need the settings.
         let Some(_alone) = self.presence.take().and_then(Presence::leave) else { return };
         for setting in &self.settings {
             if setting.value().is_ok_and(|value| value == OURS) {
-                // A process that has given up its privileges by now cannot; it is harmless.
+                // A process that has dropped its privileges cannot write the setting, which is
+                // harmless.
                 drop(setting.write(0));
             }
         }
     }
 }
 
-/// A setting of the kernel. The file stays open: the thread that restores it may be in another
-/// network namespace.
+/// Setting of the kernel. The file remains open, because the thread that restores the setting may
+/// be in another network namespace.
 #[derive(Debug)]
 struct Setting {
     name: String,
     file: File,
-    /// Why it cannot be written.
+    /// Reason why the setting cannot be written.
     read_only: Option<io::Error>,
 }
 
@@ -135,7 +142,7 @@ impl Setting {
         text.trim().parse().map_err(|_| io::Error::other(format!("{} is {text}", self.name)))
     }
 
-    /// Writes at the start of the file, as the kernel requires.
+    /// Writes the value at the start of the file, as the kernel requires.
     fn write(&self, value: u32) -> io::Result<()> {
         if let Some(error) = &self.read_only {
             return Err(copy(error));
@@ -144,12 +151,12 @@ impl Setting {
     }
 }
 
-/// The reason for which look-ups fail.
+/// Reason why look-ups fail for an address family.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct Refused {
-    /// The settings that are 0 and cannot be made 1, each with the reason; none where the system
-    /// shows no settings at all.
+    /// Settings that are 0 and cannot be enabled, each with the reason. Empty if the system has no
+    /// such settings.
     pub settings: Vec<(PathBuf, io::Error)>,
 }
 
@@ -175,30 +182,32 @@ impl Refused {
     }
 }
 
-/// `net.ipv4.conf.lo.forwarding` of `/proc/sys/net/ipv4/conf/lo/forwarding`.
+/// Returns the name of a setting: `net.ipv4.conf.lo.forwarding` for
+/// `/proc/sys/net/ipv4/conf/lo/forwarding`.
 fn sysctl_name(path: &Path) -> String {
     let name = path.strip_prefix("/proc/sys").unwrap_or(path);
     let parts: Vec<_> = name.iter().map(|part| part.to_string_lossy()).collect();
     parts.join(".")
 }
 
-/// Enables look-ups in the network namespace of the calling thread, with the fewest changes: none
-/// where they work already. A host without IPv6 needs none for it.
+/// Enables look-ups in the network namespace of the calling thread, with the fewest changes.
+/// Nothing is changed if look-ups already work. A host without IPv6 needs no setting for IPv6.
 ///
 /// # Errors
-/// They cannot be enabled for any family: `/proc/sys` is read-only, as in containers, or the
+/// Look-ups cannot be enabled for any family. `/proc/sys` is read-only, as in containers, or the
 /// process lacks `CAP_NET_ADMIN`.
 pub fn prepare() -> Result<Lookup, Refused> {
     prepare_in(Path::new(SETTINGS))
 }
 
 fn prepare_in(settings: &Path) -> Result<Lookup, Refused> {
-    // First, so that no ending server restores the value found here.
+    // The lock is taken first, so no exiting server restores the values that are read below.
     let presence = Presence::take();
     let families: Vec<Family> =
         FAMILIES.iter().filter_map(|family| Family::find(&settings.join(family))).collect();
     let by_device = families.iter().filter(|family| family.by_device).count();
-    // The program looks up from one device for both families: the one that works for more of them.
+    // The program looks up from one device for both families. The device that works for more
+    // families is selected.
     let by_loopback = families.iter().filter(|family| family.switch_on().is_ok()).count();
     let from = if by_device > by_loopback { 0 } else { LOOPBACK };
     let refused = families.iter().filter_map(|family| {
@@ -219,18 +228,19 @@ fn copy(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
 }
 
-/// Settings of one family that look-ups depend on.
+/// Settings of one address family that affect look-ups.
 struct Family {
-    /// The loopback's setting.
+    /// Path of the loopback's setting.
     path: PathBuf,
     setting: io::Result<Setting>,
-    /// Look-ups work from any device: the host is a router, whose devices all forward.
+    /// True if look-ups work from any device, because the host is a router whose devices all
+    /// forward.
     by_device: bool,
 }
 
 impl Family {
-    /// `settings`: the directory of the family's settings. `None`: the host does without the
-    /// family.
+    /// Finds the settings of an address family in the directory `settings`. Returns `None` if the
+    /// host does not use the family.
     fn find(settings: &Path) -> Option<Self> {
         let path = settings.join("conf/lo/forwarding");
         let setting = Setting::open(&path);
@@ -242,7 +252,7 @@ impl Family {
         Some(Self { path, setting, by_device })
     }
 
-    /// Has lookups work from the loopback.
+    /// Enables look-ups from the loopback.
     fn switch_on(&self) -> io::Result<()> {
         let setting = self.setting.as_ref().map_err(copy)?;
         if setting.value()? == 0 { setting.write(OURS) } else { Ok(()) }

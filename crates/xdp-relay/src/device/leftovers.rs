@@ -1,9 +1,9 @@
-//! Programs at tc left on devices by killed servers.
+//! Removal of programs that killed servers left at tc.
 //!
-//! Before Linux 6.6 a program at tc is attached by a filter, which the kernel keeps after the end
-//! of the process, with the program's maps. So each server reserves a number ([`PresenceMark`]) and
-//! uses it as the handle of its filters: a filter whose number no living process holds is a
-//! leftover.
+//! Before Linux 6.6 a program at tc is attached by a filter. The kernel keeps the filter, with the
+//! program's maps, after the process has exited. Each server therefore reserves a number
+//! ([`PresenceMark`]) and uses the number in the handle of the filters. If no living process holds
+//! the number of a filter, the filter is a leftover.
 
 use std::io;
 
@@ -12,29 +12,29 @@ use linux_net::netlink::{self, Attribute, Request, Socket};
 use super::Device;
 use super::presence::PresenceMark;
 
-/// The upper half of the handles of our filters: "TP".
+/// Upper half of the handles of this server's filters: "TP".
 const OURS: u16 = 0x5450;
 
 /// Parents of filters: `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and with `TC_H_MIN_EGRESS`.
 const PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 
-/// Bytes of `struct tcmsg`.
+/// Size of `struct tcmsg` in bytes.
 const FILTER_HEADER: usize = 20;
 
-// Of linux/rtnetlink.h and linux/pkt_cls.h; the C library's bindings lack some.
+// Constants of linux/rtnetlink.h and linux/pkt_cls.h that the C library's bindings partly lack.
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_NAME: u16 = 7;
 
-/// Handle of the filters of a server with this mark: upper and lower half.
+/// Returns the handle of the filters of a server with this mark: upper and lower half.
 pub(crate) fn handle(mark: &PresenceMark) -> (u16, u16) {
     (OURS, mark.number())
 }
 
-/// Removes leftovers of killed servers from devices: programs of these names, at ingress and at
-/// egress. Returns the names of the devices, each once.
+/// Removes leftovers of killed servers from devices. `programs` names the programs at ingress and
+/// at egress. Returns the names of the devices, without duplicates.
 ///
 /// # Errors
 /// The kernel does not answer on netlink sockets.
@@ -53,7 +53,8 @@ pub(crate) fn sweep(devices: &[Device], programs: [&str; 2]) -> io::Result<Vec<S
     Ok(swept)
 }
 
-/// Removes the leftovers of a program at one parent of a device. Returns their number.
+/// Removes the leftovers of a program at one parent of a device. Returns the number of removed
+/// filters.
 fn sweep_place(socket: &mut Socket, device: &Device, parent: u32, program: &str) -> usize {
     let mut header = [0; FILTER_HEADER];
     header[4..8].copy_from_slice(&device.index.to_ne_bytes());
@@ -68,20 +69,20 @@ fn sweep_place(socket: &mut Socket, device: &Device, parent: u32, program: &str)
         }
         let mut request = Request::one(RTM_DELTFILTER, &filter.header);
         request.attribute_text(TCA_KIND, "bpf");
-        // Another server that starts at this moment may have been faster.
+        // Another server that starts at this moment may have removed the filter already.
         removed += usize::from(socket.ask(&request).is_ok());
     }
     removed
 }
 
-/// A filter that runs a program.
+/// Filter that runs a program.
 struct Filter {
-    /// The header of the kernel's answer, which identifies the filter in the request to delete it.
+    /// Header of the kernel's answer, which identifies the filter in the request for deletion.
     header: [u8; FILTER_HEADER],
     handle: u32,
 }
 
-/// A filter that runs a program of this name.
+/// Decodes a filter that runs a program with this name. Returns `None` for other filters.
 fn read_filter(answer: &[u8], program: &str) -> Option<Filter> {
     let (header, attributes) = answer.split_first_chunk::<FILTER_HEADER>()?;
     let mut is_bpf = false;

@@ -1,6 +1,7 @@
 //! Detection of other servers in the same network namespace, in any container.
 //!
-//! Both means end with the process, however it ends, and leave nothing behind.
+//! A shared lock and a reserved number identify living servers. Both are released when the process
+//! exits in any way, without leftovers.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -10,18 +11,19 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Attempts to wait for a server that is ending: it holds the lock while it writes two settings.
+/// Number of attempts to take the lock from a server that is exiting. Such a server holds the lock
+/// exclusively while it writes two settings.
 const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// A shared lock (`flock`) on the network namespace of the calling thread, one file for all
-/// processes in it.
+/// Shared lock (`flock`) on the network namespace of the calling thread. All processes in the
+/// namespace lock one file.
 #[derive(Debug)]
 pub(super) struct Presence(File);
 
 impl Presence {
-    /// Takes the shared lock. `None` without `/proc`, or if another process holds it exclusively:
-    /// then servers do not detect each other.
+    /// Takes the shared lock. Returns `None` without `/proc`, or if another process holds the lock
+    /// exclusively for too long. Servers do not detect each other in that case.
     pub(super) fn take() -> Option<Self> {
         let namespace = File::open("/proc/thread-self/ns/net").ok()?;
         for _ in 0..TRIES {
@@ -34,21 +36,22 @@ impl Presence {
         None
     }
 
-    /// Another descriptor of the share, which lasts as long as any of them.
+    /// Returns another descriptor of the shared lock. The lock remains while any of its descriptors
+    /// is open.
     pub(super) fn copy(&self) -> io::Result<OwnedFd> {
         Ok(self.0.try_clone()?.into())
     }
 
-    /// Releases the share. The last of several gets the exclusive lock, until the result is
-    /// dropped.
+    /// Releases the shared lock. The last server that releases the lock gets the exclusive lock,
+    /// until the result is dropped.
     pub(super) fn leave(self) -> Option<File> {
-        // Each of several that leave at once releases its share before it requests the exclusive
-        // lock: the last one gets it.
+        // Each server that exits releases the shared lock before it requests the exclusive lock. Of
+        // several that exit concurrently, the last gets the exclusive lock.
         self.0.try_lock().ok().map(|()| self.0)
     }
 }
 
-/// A number that no other living process of the network namespace has marked.
+/// Number that no other living process of the network namespace has reserved.
 #[derive(Debug)]
 pub(crate) struct PresenceMark {
     number: u16,
@@ -56,10 +59,10 @@ pub(crate) struct PresenceMark {
 }
 
 impl PresenceMark {
-    /// Takes any number.
+    /// Reserves a random number.
     ///
     /// # Errors
-    /// No descriptors left, or no Unix sockets.
+    /// The process has no descriptors left, or Unix sockets are not available.
     pub(crate) fn take() -> io::Result<Self> {
         loop {
             let number = u16::from_ne_bytes(linux_net::random_bytes());
@@ -75,13 +78,14 @@ impl PresenceMark {
         self.number
     }
 
-    /// True if a living process holds a number, or if this cannot be determined.
+    /// Returns true if a living process has reserved the number, or if this cannot be determined.
     pub(super) fn is_taken(number: u16) -> bool {
         bind(number).is_err()
     }
 }
 
-/// In the abstract namespace of Unix sockets, which each network namespace has one of.
+/// Binds a socket in the abstract namespace of Unix sockets. Each network namespace has a separate
+/// abstract namespace.
 fn bind(number: u16) -> io::Result<UnixDatagram> {
     let name = format!("turnpike/program/{number:04x}");
     UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
@@ -102,7 +106,7 @@ mod tests {
         assert!(first.leave().is_none());
         let alone = third.leave().unwrap();
         assert!(other.leave().is_some(), "another namespace has a lock of its own");
-        // A new server waits for one that is ending.
+        // A new server waits for a server that is exiting.
         let comes = std::thread::scope(|scope| {
             let comes = scope.spawn(take);
             drop(alone);

@@ -2,23 +2,25 @@
 
 use std::fs;
 
-/// Capabilities that the calling thread lacks for BPF programs, by name; empty if it has them.
+/// Returns the names of the capabilities for BPF programs that the calling thread lacks. The result
+/// is empty if the thread has all.
 ///
 /// - `CAP_BPF` creates maps and loads programs.
-/// - `CAP_NET_ADMIN` loads programs that see packets, and attaches them to devices.
-/// - `CAP_PERFMON` permits arbitrary address computation. Without it the kernel accepts only
-///   programs that it can verify under speculative execution, and refuses this one with `EACCES`.
+/// - `CAP_NET_ADMIN` loads programs that access packets, and attaches programs to devices.
+/// - `CAP_PERFMON` permits arbitrary address computation. Without `CAP_PERFMON` the kernel accepts
+///   only programs that it can verify under speculative execution, and refuses this program with
+///   `EACCES`.
 ///
-/// `CAP_SYS_ADMIN` includes the first and the last. The system may forbid more, for example by a
-/// filter of system calls: only an attempt decides.
+/// `CAP_SYS_ADMIN` includes `CAP_BPF` and `CAP_PERFMON`. The system may impose further
+/// restrictions, for example a system call filter. Only an attempt shows if programs can be loaded.
 #[must_use]
 pub fn missing_capabilities() -> Vec<&'static str> {
     missing(&fs::read_to_string("/proc/thread-self/status").unwrap_or_default())
 }
 
-/// Of a thread with this status.
+/// Returns the capabilities that a thread with this status lacks.
 fn missing(status: &str) -> Vec<&'static str> {
-    // Bits of linux/capability.h.
+    // Bit numbers of linux/capability.h.
     const NET_ADMIN: u32 = 12;
     const SYS_ADMIN: u32 = 21;
     const PERFMON: u32 = 38;
@@ -37,14 +39,15 @@ fn missing(status: &str) -> Vec<&'static str> {
     wanted.into_iter().filter(|(_, has)| !has).map(|(name, _)| name).collect()
 }
 
-/// The running kernel's release, such as `6.1.0-18-amd64`; empty where `/proc` does not tell.
+/// Returns the running kernel's release, such as `6.1.0-18-amd64`. Empty if `/proc` does not
+/// contain the release.
 #[must_use]
 pub fn kernel_release() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.trim().to_owned()
 }
 
-/// True if the running kernel is older than a release, given as (6, 3).
+/// Returns true if the running kernel is older than a release, such as (6, 3).
 #[must_use]
 pub fn kernel_is_older_than(release: (u32, u32)) -> bool {
     version(&kernel_release()) < release
@@ -70,7 +73,7 @@ mod tests {
         assert_eq!(with(1 << 21), ["CAP_NET_ADMIN"]);
         assert_eq!(with(1 << 12 | 1 << 38 | 1 << 39), [""; 0]);
         assert_eq!(with(1 << 12 | 1 << 21), [""; 0]);
-        // Without the kernel's report, none is present.
+        // Without the kernel's report, all capabilities are missing.
         assert_eq!(missing(""), all);
     }
 

@@ -1,4 +1,4 @@
-//! Shared by the tests of devices: network namespaces, and a program that looks up a next hop.
+//! Helpers of device tests: network namespaces, and a program that looks up a next hop.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use test_support::skip;
 
 use super::{Device, devices, missing_capabilities};
 
-/// A temporary network namespace; `None`, after reporting a skip, without the privilege.
+/// Creates a temporary network namespace. Without the privilege, reports a skip and returns `None`.
 pub(crate) fn namespace() -> Option<Namespace> {
     match lab_net::new_network_namespace() {
         Ok(file) => Some(Namespace(file)),
@@ -23,7 +23,7 @@ pub(crate) fn namespace() -> Option<Namespace> {
     }
 }
 
-/// True if this process may load programs; reports a skip otherwise.
+/// Returns true if this process may load programs. Reports a skip otherwise.
 pub(crate) fn may_load() -> bool {
     let missing = missing_capabilities();
     if !missing.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn may_load() -> bool {
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    /// Does something in it, and waits for it.
+    /// Runs a closure in a thread inside the namespace, and returns the result.
     pub(crate) fn run<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -46,34 +46,34 @@ impl Namespace {
         })
     }
 
-    /// Commands of `ip` in it, one a line.
+    /// Runs commands of `ip` in the namespace, one per line.
     pub(crate) fn ip(&self, commands: &str) {
         self.run(|| commands.lines().for_each(|line| command("ip", line)));
     }
 
-    /// As `ip link set netns` takes it.
+    /// Returns the path of the namespace, as accepted by `ip link set netns`.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// A device of it.
+    /// Returns a device of the namespace.
     pub(crate) fn device(&self, name: &str) -> Device {
         let all = self.run(|| devices().unwrap());
         all.into_iter().find(|device| device.name == name).unwrap()
     }
 }
 
-/// Runs a command in the namespaces of the calling thread. Its arguments are apart by spaces.
+/// Runs a command in the namespaces of the calling thread. Spaces separate the arguments.
 fn output(program: &str, arguments: &str) -> Output {
     Command::new(program).args(arguments.split_whitespace()).output().unwrap()
 }
 
-/// Runs a command that may fail; whether it did not.
+/// Runs a command that may fail. Returns true if the command succeeded.
 pub(crate) fn succeeds(program: &str, arguments: &str) -> bool {
     output(program, arguments).status.success()
 }
 
-/// Runs a command that must not fail.
+/// Runs a command that must succeed.
 pub(crate) fn command(program: &str, arguments: &str) {
     let output = output(program, arguments);
     let complaint = String::from_utf8_lossy(&output.stderr);
@@ -83,18 +83,18 @@ pub(crate) fn command(program: &str, arguments: &str) {
 /// Result of `bpf_fib_lookup`, of linux/bpf.h.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// By this device.
+    /// The next hop is reached by this device.
     Found(u32),
-    /// The device to look up from does not forward.
+    /// The device of the look-up does not forward.
     ForwardingDisabled,
-    /// Another answer.
+    /// The helper returned another result.
     Other(u32),
 }
 
-/// Looks up the next hop of a UDP packet with `bpf_fib_lookup` in the network namespace of the
-/// calling thread, as a program would from a device.
+/// Looks up the next hop of a UDP packet with `bpf_fib_lookup`, as a program would from a device.
+/// The look-up is in the network namespace of the calling thread.
 pub(crate) fn look_up(from: u32, source: IpAddr, destination: IpAddr) -> Way {
-    // struct bpf_fib_lookup, which the program takes for the packet.
+    // struct bpf_fib_lookup, which the program receives as the packet.
     let mut question = [0; 64];
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -120,14 +120,15 @@ pub(crate) fn look_up(from: u32, source: IpAddr, destination: IpAddr) -> Way {
     }
 }
 
-/// One instruction of a BPF program.
+/// Encodes one instruction of a BPF program.
 fn instruction(code: u8, registers: (u8, u8), offset: i16, value: i32) -> [u8; 8] {
     let [low, high] = offset.to_le_bytes();
     let [a, b, c, d] = value.to_le_bytes();
     [code, registers.0 | registers.1 << 4, low, high, a, b, c, d]
 }
 
-/// Takes the packet for a question to `bpf_fib_lookup`, and leaves the answer there.
+/// Builds a program that passes the packet to `bpf_fib_lookup` as parameters, and writes the result
+/// into the packet.
 fn lookup_program() -> Vec<[u8; 8]> {
     const LOAD_32: u8 = 0x61;
     const LOAD_64: u8 = 0x79;
@@ -138,7 +139,8 @@ fn lookup_program() -> Vec<[u8; 8]> {
     const JUMP_GREATER: u8 = 0x2d;
     const CALL: u8 = 0x85;
     const FIB_LOOKUP: i32 = 69;
-    // r2 = data; leaves where less than 64 bytes are there. The rest is so many instructions.
+    // r2 = data. Exits if the packet has less than 64 bytes. `rest` is the number of remaining
+    // instructions.
     let packet = |rest: i16| {
         [
             instruction(LOAD_32, (2, 6), 0, 0),
@@ -172,7 +174,7 @@ fn lookup_program() -> Vec<[u8; 8]> {
     program
 }
 
-/// Lets every packet pass.
+/// Builds a program that lets every packet pass.
 pub(crate) fn pass_program() -> Vec<[u8; 8]> {
     const PASS: i32 = 2;
     let mut program = vec![instruction(0xb7, (7, 0), 0, PASS)];
@@ -180,7 +182,7 @@ pub(crate) fn pass_program() -> Vec<[u8; 8]> {
     program
 }
 
-/// The verdict is in a register.
+/// Returns the instructions that exit with the verdict in a register.
 fn leave(register: u8) -> [[u8; 8]; 2] {
     [instruction(0xbf, (0, register), 0, 0), instruction(0x95, (0, 0), 0, 0)]
 }
@@ -192,7 +194,7 @@ const LINK_DETACH: libc::c_long = 34;
 const TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// `union bpf_attr`; calls read as much as they support.
+/// `union bpf_attr`. Each command reads as much as it supports.
 type Attr = [u32; 36];
 
 fn put(attr: &mut Attr, at: usize, pointer: *const u8) {
@@ -211,14 +213,14 @@ pub(crate) fn load(program: &[[u8; 8]]) -> OwnedFd {
     put(&mut attr, 4, c"GPL".as_ptr().cast());
     attr[17] = ATTACH_XDP;
     // SAFETY: the attributes, and the program and the licence that they point at, live until the
-    // call returns, and their lengths are theirs.
+    // call returns. The passed lengths are the lengths of these values.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, attr.as_ptr(), size_of::<Attr>()) };
     assert!(fd >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: it was opened just now and has no other owner.
+    // SAFETY: the descriptor was opened just now and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }
 
-/// Runs a program on a packet: its verdict, and the packet as it is then.
+/// Runs a program on a packet. Returns the verdict and the modified packet.
 fn run(program: &OwnedFd, packet: &[u8; 64]) -> (u32, [u8; 64]) {
     let mut out = [0; 64];
     let mut attr: Attr = [0; 36];
@@ -227,8 +229,8 @@ fn run(program: &OwnedFd, packet: &[u8; 64]) -> (u32, [u8; 64]) {
     attr[3] = 64;
     put(&mut attr, 4, packet.as_ptr());
     put(&mut attr, 6, out.as_mut_ptr());
-    // SAFETY: the attributes and both packets live until the call returns, which reads 64 bytes of
-    // the one, and writes as many of the other and the verdict among the attributes.
+    // SAFETY: the attributes and both packets live until the call returns. The call reads 64 bytes
+    // of `packet`, and writes 64 bytes of `out` and the verdict among the attributes.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, attr.as_mut_ptr(), size_of::<Attr>())
     };
@@ -239,31 +241,31 @@ fn run(program: &OwnedFd, packet: &[u8; 64]) -> (u32, [u8; 64]) {
 /// Attaches a program to a device's driver, until the result is dropped.
 ///
 /// # Errors
-/// The kernel's error.
+/// Returns the kernel's error.
 pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attachment> {
     const IN_DRIVER: u32 = 1 << 2;
     let mut attr: Attr = [0; 36];
     attr[..4].copy_from_slice(&[program.as_raw_fd() as u32, device, ATTACH_XDP, IN_DRIVER]);
-    // SAFETY: the attributes live until the call returns, and there are no pointers in them.
+    // SAFETY: the attributes live until the call returns, and contain no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, attr.as_ptr(), size_of::<Attr>()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was opened just now and has no other owner.
+    // SAFETY: the descriptor was opened just now and has no other owner.
     Ok(Attachment(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 
-/// A program on a device.
+/// Program that is attached to a device.
 #[derive(Debug)]
 pub(crate) struct Attachment(OwnedFd);
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // Closing it is not enough: a command that another test starts at this moment has it open
-        // until it runs.
+        // Closing the descriptor is not enough: a command that another test starts at this moment
+        // has a copy until the command runs.
         let mut attr: Attr = [0; 36];
         attr[0] = self.0.as_raw_fd() as u32;
-        // SAFETY: the attributes live until the call returns, and there are no pointers in them.
+        // SAFETY: the attributes live until the call returns, and contain no pointers.
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, LINK_DETACH, attr.as_ptr(), size_of::<Attr>()) };
         assert_eq!(result, 0, "{}", io::Error::last_os_error());

@@ -16,7 +16,7 @@ fn devices_are_listed_with_their_features() {
     for name in ["v0", "v1", "b0", "m0", "t1"] {
         assert_eq!(kind(name), Kind::Virtual, "{name}");
     }
-    // Not every kernel makes these.
+    // Some kernels cannot create these devices.
     for added in ["link v0 name x0 type vlan id 5", "x0 type dummy", "x0 type bond"] {
         if host.run(|| succeeds("ip", &format!("link add {added}"))) {
             assert_eq!(kind("x0"), Kind::Virtual, "{added}");
@@ -56,7 +56,7 @@ fn more_devices_than_fit_into_one_answer() {
 
 #[test]
 fn a_device_of_no_kind_is_a_card() {
-    // A link of a network card, without IFLA_LINKINFO, which marks devices made by software.
+    // Link of a network card, without IFLA_LINKINFO, which marks devices made by software.
     let mut answer = vec![0; LINK_HEADER];
     answer[2..4].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
     answer[4..8].copy_from_slice(&9_u32.to_ne_bytes());
@@ -83,7 +83,7 @@ fn a_device_of_no_kind_is_a_card() {
         xdp: None,
     };
     assert_eq!(card, expected);
-    // Truncated, it gives less or nothing, and never a panic.
+    // A truncated answer provides less or nothing, and never causes a panic.
     for len in 0..answer.len() {
         let less = read_link(&answer[..len]);
         assert!(less.is_none_or(|less| less.name == card.name), "{len}");

@@ -8,7 +8,8 @@ use crate::routes::{Flow, FlowId};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// A kernel path in a namespace where nothing is but the loopback; `None`: it may not be made here.
+/// Creates a kernel path in a namespace with only the loopback. Returns `None` if that is not
+/// permitted here.
 fn offload(interfaces: &[&str]) -> Option<(Namespace, Offload)> {
     let host = namespace()?;
     if !may_load() {
@@ -26,7 +27,7 @@ fn offload(interfaces: &[&str]) -> Option<(Namespace, Offload)> {
     Some((host, offload))
 }
 
-/// Messages of one examination, and the state of each interface after it.
+/// Runs one examination. Returns the messages, and the state of each interface afterwards.
 fn update(host: &Namespace, offload: &mut Offload) -> (Vec<String>, Vec<(String, Option<Hook>)>) {
     let changes = host.run(|| offload.update(false).unwrap());
     let shown = offload.attached().iter().map(|one| (one.name.clone(), one.hook));
@@ -79,8 +80,8 @@ fn interfaces_are_used_when_they_come_and_followed_under_whatever_name() {
         link set w0 up");
     assert_eq!(update(&host, &mut offload).1, [by_tc("w0")]);
 
-    // A device that carries no traffic any more keeps the program: traffic may return, and
-    // attaching interrupts cards.
+    // A device that carries no traffic any more keeps the program. Traffic may return, and
+    // attaching interrupts network cards.
     host.ip("addr flush dev w0");
     assert_eq!(update(&host, &mut offload), (vec![], vec![by_tc("w0")]));
 }
@@ -109,8 +110,8 @@ fn interfaces_that_an_operator_named() {
     assert_eq!(shown, [by_sockets("v0")], "it is waited for");
 }
 
-/// A packet leaves by the bridge first, then by the port: the last tap would be the one to be
-/// believed.
+/// A packet leaves first by the bridge and then by the port. The last tap would determine the
+/// interface of the proof.
 #[test]
 fn ports_of_a_bridge_have_no_tap() {
     let Some((host, mut offload)) = offload(&["v0"]) else { return };

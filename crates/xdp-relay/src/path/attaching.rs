@@ -1,5 +1,5 @@
-//! The attaching of programs to devices: as links of the kernel where it has them, and by netlink
-//! otherwise.
+//! Attachment of programs to devices: by BPF links if the kernel supports them, and otherwise by
+//! netlink.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -17,18 +17,18 @@ use crate::device::Hook;
 use crate::device::leftovers::handle;
 use crate::error::KernelPathError;
 
-/// A program on a device.
+/// Program on a device.
 pub(crate) enum AttachedProgram {
     Xdp(On<XdpLinkId>),
     Tc(On<SchedClassifierLinkId>),
     Tap(On<SchedClassifierLinkId>),
 }
 
-/// The way in which a program is attached.
+/// Method by which a program is attached.
 pub(crate) enum On<Id> {
-    /// By a link, until its descriptor is closed.
+    /// The program is attached by a link, until the last descriptor of the link is closed.
     Link(OwnedFd),
-    /// By netlink, until it is detached: in older kernels.
+    /// The program is attached by netlink, until it is detached. Used on older kernels.
     Netlink(Id),
 }
 
@@ -46,13 +46,15 @@ impl AttachedProgram {
 }
 
 impl KernelPath {
-    /// Removes devices that are gone: no packet arrives or leaves by them. The loopback stays.
+    /// Removes all devices for which `there` returns false. No packet of a removed device is
+    /// relayed, and the programs on the device are detached.
     pub(crate) fn keep(&mut self, there: impl Fn(u32) -> bool) {
         let Self { known, links, .. } = self;
         known.retain(|index, _| {
             let stays = there(*index);
             if !stays {
-                // It was written there before; and one that is gone has no packets.
+                // The index was written before, so the write succeeds. A missing device has no
+                // packets.
                 drop(links.set(*index, LinkValue::UNKNOWN, 0));
             }
             stays
@@ -62,7 +64,8 @@ impl KernelPath {
         self.programs = stay;
         self.changes += gone.len() as u64;
         for (_, programs) in gone {
-            // The device took its program with it; this closes the handle.
+            // If the device no longer exists, the program is already detached, and this call only
+            // closes the handle.
             drop(self.take_down(programs));
         }
         self.update_by_tc();
@@ -84,22 +87,22 @@ impl KernelPath {
             AttachedProgram::Xdp(On::Link(link))
             | AttachedProgram::Tc(On::Link(link))
             | AttachedProgram::Tap(On::Link(link)) => {
-                // Another process may have a descriptor too, for the case that this one dies.
+                // Another process may have a descriptor too, in case this process dies.
                 link::detach(link.as_fd()).map_err(KernelPathError::Kernel)
             }
         }
     }
 
-    /// Changes of the attached programs until now.
+    /// Returns the number of changes of the attached programs so far.
     pub(crate) const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Descriptors by which the programs stay on their devices without this value; `None` if one is
-    /// attached in another way.
+    /// Copies the descriptors that keep the programs on the devices without this value. Returns
+    /// `None` if a program is attached without a link.
     ///
     /// # Errors
-    /// No descriptors left.
+    /// The process has no descriptors left.
     pub(crate) fn copy_links(&self) -> io::Result<Option<Vec<OwnedFd>>> {
         let links = self.programs.iter().map(|(_, programs)| programs.link());
         let Some(links) = links.collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -115,7 +118,7 @@ impl KernelPath {
     /// Attaches the program of a hook to a device, until this value is dropped.
     ///
     /// # Errors
-    /// The driver does not support it, or another program is attached.
+    /// The driver does not support the hook, or another program is attached.
     pub fn attach(
         &mut self,
         interface: &str,
@@ -127,11 +130,11 @@ impl KernelPath {
             Hook::XdpGeneric => self.attach_xdp(index, (Place::XdpGeneric, XdpMode::Skb))?,
             Hook::Tc => match self.attach_link(TC, index, Place::Ingress) {
                 Ok(link) => AttachedProgram::Tc(On::Link(link)),
-                // Before Linux 6.6.
+                // Links at tc are missing before Linux 6.6.
                 Err(_) => self.attach_filter(interface)?,
             },
         };
-        // tc takes names, and another device may have the name meanwhile.
+        // tc identifies devices by name, and another device may have received the name.
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
             self.take_down(programs)?;
             return Err(KernelPathError::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
@@ -149,7 +152,8 @@ impl KernelPath {
     ) -> Result<AttachedProgram, KernelPathError> {
         let attached = match self.attach_link(XDP, index, place) {
             Ok(link) => On::Link(link),
-            // Before Linux 5.9; otherwise it says the same.
+            // Links at XDP are missing before Linux 5.9. For other reasons netlink returns an equal
+            // error.
             Err(_) => {
                 let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
                 let attached = program.attach_to_if_index(index, mode);
@@ -157,7 +161,7 @@ impl KernelPath {
             }
         };
         if self.redirects_lost.is_none() {
-            // A refusal of the kernel costs a figure, and no packet.
+            // A refusal of the kernel only means that the figure is missing.
             self.redirects_lost = count_losses(&mut self.ebpf).ok();
         }
         Ok(AttachedProgram::Xdp(attached))
@@ -174,7 +178,7 @@ impl KernelPath {
         link::attach(program.as_fd(), index, place).map_err(KernelPathError::Kernel)
     }
 
-    /// By a filter of a queueing discipline, which may be there already.
+    /// Attaches the program by a filter of a queueing discipline, which is added if missing.
     pub(crate) fn attach_filter(
         &mut self,
         interface: &str,
@@ -185,7 +189,8 @@ impl KernelPath {
         filter.map(|id| AttachedProgram::Tc(On::Netlink(id))).map_err(KernelPathError::of)
     }
 
-    /// Makes room for filters on a device. Returns how one of this process is put there.
+    /// Adds the queueing discipline for filters to a device. Returns the options for a filter of
+    /// this process.
     fn filter_on(&self, interface: &str) -> TcAttachOptions {
         drop(tc::qdisc_add_clsact(interface));
         let handle = self.mark.as_ref().map(handle).unwrap_or_default();
@@ -196,11 +201,11 @@ impl KernelPath {
     /// Attaches the tap to a device, until this value is dropped.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses the program.
     pub fn tap(&mut self, interface: &str, index: u32) -> Result<(), KernelPathError> {
         let programs = match self.attach_link(TAP, index, Place::Egress) {
             Ok(link) => AttachedProgram::Tap(On::Link(link)),
-            // Before Linux 6.6, as for ingress.
+            // Links at tc are missing before Linux 6.6, as for ingress.
             Err(_) => self.tap_by_filter(interface)?,
         };
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
@@ -212,7 +217,7 @@ impl KernelPath {
         Ok(())
     }
 
-    /// Detaches the tap from a device.
+    /// Detaches the tap from a device, if the device has a tap.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -240,7 +245,7 @@ impl KernelPath {
         filter.map(|id| AttachedProgram::Tap(On::Netlink(id))).map_err(KernelPathError::of)
     }
 
-    /// True if the device has a tap: without one no direction is ever proven there.
+    /// Returns true if the device has a tap. Without a tap no direction can be proven there.
     pub(crate) fn is_tapped(&self, index: u32) -> bool {
         self.programs
             .iter()

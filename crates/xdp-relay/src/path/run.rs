@@ -1,32 +1,32 @@
-//! Runs of the programs on given frames, without sending anything: what they get, and what they
-//! say.
+//! Test runs of the programs on given frames, without sending anything: inputs and results.
 
 use std::time::Duration;
 
 use crate::device::Hook;
 
-/// A frame that leaves, for the program that sees it.
+/// Metadata of an outbound frame, for a run of the tap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EgressContext {
-    /// By which interface; 0: the loopback.
+    /// Index of the outbound interface. 0 means the loopback.
     pub by: u32,
-    /// Inbound interface; 0: sent by this host.
+    /// Index of the inbound interface. 0 means that this host sent the frame.
     pub came_by: u32,
-    /// Number of datagrams to be segmented, and bytes of payload of each; zeros: one datagram.
+    /// Number of datagrams after segmentation, and payload bytes of each datagram. Zeros mean a
+    /// single datagram.
     pub segments: (u32, u32),
 }
 
-/// Metadata of a frame that a program is run on.
+/// Metadata of a frame for a run of a relaying program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrameContext {
-    /// No metadata.
+    /// The frame has no metadata.
     #[default]
     Alone,
-    /// It is so many datagrams that the system merged, each with so many bytes of payload. For
-    /// [`Hook::Tc`].
+    /// The frame is a merge of several datagrams: number of datagrams, and payload bytes of each
+    /// datagram. For [`Hook::Tc`].
     Merged(u32, u32),
-    /// Preceded by so many bytes of driver metadata, a multiple of 4, 216 at most. They reduce the
-    /// headroom. For [`Hook::Xdp`].
+    /// The frame follows driver metadata: number of bytes, a multiple of 4, up to 216. The metadata
+    /// reduces the headroom. For [`Hook::Xdp`].
     Behind(u32),
 }
 
@@ -35,28 +35,29 @@ pub enum FrameContext {
 pub struct RunResult {
     /// Verdict of the program.
     pub verdict: Verdict,
-    /// The frame as the program left it.
+    /// Frame after the run.
     pub frame: Vec<u8>,
     /// Mean run time.
     pub each: Duration,
 }
 
-/// Verdict on a frame.
+/// Verdict of a program on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Passed to user space, unchanged.
+    /// The frame passes to user space, unchanged.
     Pass,
-    /// It leaves by another device or by the same.
+    /// The frame leaves by another device, or by the inbound device.
     Redirect,
-    /// Dropped: over the bandwidth of its allocation, or delivered to a worker's ring.
+    /// The frame is dropped, because it exceeds the bandwidth of the allocation, or was delivered
+    /// to a worker's ring.
     Drop,
-    /// It was tried, and would have left.
+    /// The frame matched a route of the self-test, and would have left.
     Tried,
-    /// None of these.
+    /// The program returned another number.
     Other(u32),
 }
 
-/// Bytes of `struct __sk_buff`, and where some of its fields are.
+/// Size of `struct __sk_buff` in bytes, followed by offsets of fields.
 const SKB_LEN: usize = 192;
 const SKB_CAME_BY: usize = 36;
 const SKB_INTERFACE: usize = 40;
@@ -64,7 +65,7 @@ const SKB_SEGMENTS: usize = 164;
 const SKB_SEGMENT_LEN: usize = 176;
 
 impl EgressContext {
-    /// `struct __sk_buff` as the context of a run.
+    /// Builds a `struct __sk_buff` as the context of a run.
     pub(super) fn context(self) -> Vec<u8> {
         let mut skb = vec![0; SKB_LEN];
         for (at, value) in [
@@ -80,7 +81,8 @@ impl EgressContext {
 }
 
 impl FrameContext {
-    /// `struct __sk_buff` or `struct xdp_md` as the context of a run; empty if there is none.
+    /// Builds a `struct __sk_buff` or `struct xdp_md` as the context of a run. Empty if the frame
+    /// has no metadata.
     pub(super) fn context(self, len: usize) -> Vec<u8> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self {
@@ -88,7 +90,7 @@ impl FrameContext {
             Self::Merged(segments, bytes) => {
                 EgressContext { segments: (segments, bytes), ..EgressContext::default() }.context()
             }
-            // Start and end of the frame; start of the metadata; devices.
+            // Start and end of the frame, start of the metadata, devices.
             Self::Behind(bytes) => {
                 [bytes, len, 0, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect()
             }
@@ -98,8 +100,8 @@ impl FrameContext {
 
 impl Verdict {
     pub(super) const fn of(hook: Hook, number: u32) -> Self {
-        // XDP_DROP, XDP_PASS, XDP_REDIRECT; TC_ACT_UNSPEC, TC_ACT_SHOT,
-        // TC_ACT_REDIRECT; XDP_TX and TC_ACT_PIPE.
+        // XDP_DROP, XDP_PASS, XDP_REDIRECT; TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT; XDP_TX and
+        // TC_ACT_PIPE.
         match (hook, number) {
             (Hook::Tc, u32::MAX) | (Hook::Xdp | Hook::XdpGeneric, 2) => Self::Pass,
             (Hook::Tc, 2) | (Hook::Xdp | Hook::XdpGeneric, 1) => Self::Drop,

@@ -1,5 +1,5 @@
-//! Self-test of the programs on this kernel: every combination of families, in both directions and
-//! by both hooks, before they get real packets. Nothing is sent.
+//! Self-test of the programs on this kernel: every combination of address families, in both
+//! directions and at both hooks, before the programs receive real packets. Nothing is sent.
 
 mod frame;
 
@@ -14,12 +14,12 @@ use crate::path::{EgressContext, KernelPath, Link, Verdict};
 use crate::routes::FlowCookie;
 use crate::routes::flow::{Directions, Flow, RouteSlots};
 
-/// Hosts of the documentation's prefixes (RFC 5737, RFC 3849): client, server, relay, peer.
+/// Addresses in documentation prefixes (RFC 5737, RFC 3849): client, server, relay, peer.
 const V4: [&str; 4] = ["192.0.2.1:9", "192.0.2.2:9", "198.51.100.1:9", "198.51.100.2:9"];
 const V6: [&str; 4] =
     ["[2001:db8:1::1]:9", "[2001:db8:1::2]:9", "[2001:db8:2::1]:9", "[2001:db8:2::2]:9"];
 
-/// The channel of the trial.
+/// Channel number of the self-test.
 const CHANNEL: u16 = 0x4001;
 
 /// Worker number of the self-test: the last lease.
@@ -28,23 +28,24 @@ const SELF_TEST_WORKER: u8 = (WORKERS_MAX - 1) as u8;
 /// Flow cookie of the self-test's routes.
 const FLOW_COOKIE: FlowCookie = FlowCookie(7);
 
-/// Bytes of the trial's ring: enough for one family's datagrams, and of any size of pages.
+/// Size of the self-test's ring in bytes: enough for the datagrams of one family, and valid for any
+/// page size.
 const SELF_TEST_RING_BYTES: u32 = 64 << 10;
 
-/// The number of the loopback, in every network namespace.
+/// Index of the loopback, equal in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Payload of an odd length, so that sums end within a word.
+/// Payload with an odd length, so sums stop within a word.
 const PAYLOAD: &[u8] = b"turnpike tries itself";
 
 impl KernelPath {
     /// Tests the program of a hook.
     ///
     /// # Errors
-    /// [`KernelPathError::SelfTest`] with the deviation; or the kernel cannot run a program on a
-    /// given frame.
+    /// Returns [`KernelPathError::SelfTest`] with the deviation. Other errors: the kernel cannot
+    /// run a program on a given frame, or no slot is free.
     pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
-        // Workers may have routes already.
+        // Slots are allocated from the shared tables, since workers may already have routes.
         let common = self.common();
         let (flow, bucket) = (common.flows.take(now), common.limits.take(now));
         let tried = flow.zip(bucket).map_or(Err(KernelPathError::Full), |(flow, bucket)| {
@@ -78,7 +79,8 @@ impl KernelPath {
                 let flow = test_flow(now, client, peer)?;
                 self.put(&flow, &flow.directions(place), now)?;
                 let tried = self.try_both(hook, &flow);
-                // As for a worker: what is in the stack is evidence.
+                // The second part uses routes like those of a worker, for which packets in the
+                // stack are evidence.
                 let proving = flow.directions(RouteSlots { probe: false, ..place });
                 let tried = tried.and_then(|()| self.put(&flow, &proving, now));
                 let tried = tried.and_then(|()| self.try_tap(hook, &flow));
@@ -89,7 +91,7 @@ impl KernelPath {
         if self.can_fill_rings() { self.try_ring_delivery(now, hook, place) } else { Ok(()) }
     }
 
-    /// Tests that datagrams are delivered to a worker's ring unaltered.
+    /// Tests that datagrams are delivered unaltered to a worker's ring.
     fn try_ring_delivery(
         &mut self,
         now: Instant,
@@ -103,7 +105,7 @@ impl KernelPath {
             let to_client = flow.ring_route(place, FLOW_COOKIE);
             self.put(&flow, &Directions { to_client, ..flow.directions(place) }, now)?;
             let Flow { peer, relayed, .. } = flow;
-            // Of each size that is set aside.
+            // Payloads at the limits of each size for which the program reserves space.
             let payloads = [1, 256, 257, 768, 769, 1472].map(|len| vec![0x5A; len]);
             let ran: Result<Vec<_>, _> = payloads
                 .iter()
@@ -146,8 +148,8 @@ impl KernelPath {
         )
     }
 
-    /// Tests that a packet that passed to the stack and leaves as expected proves its own
-    /// direction, and no other packet does.
+    /// Tests that a packet that passed to the stack and leaves as expected proves its direction,
+    /// and that no other packet does.
     fn try_tap(&self, hook: Hook, flow: &Flow) -> Result<(), KernelPathError> {
         const TTL: u8 = 64;
         let len = (PAYLOAD.len() as u16).to_be_bytes();
@@ -166,10 +168,10 @@ impl KernelPath {
         let redirected = EgressContext { came_by: LOOPBACK, ..here };
         let steps = [
             (relayed, peer, PAYLOAD, redirected, [false, false]),
-            // A payload other than that in the stack.
+            // The payload differs from that of the packet in the stack.
             (relayed, peer, &PAYLOAD[1..], here, [false, false]),
             (relayed, peer, PAYLOAD, here, [true, false]),
-            // No ChannelData.
+            // The packet is not ChannelData.
             (server, client, PAYLOAD, here, [true, false]),
             (server, client, &framed, here, [true, true]),
         ];
@@ -193,7 +195,7 @@ impl KernelPath {
         leaves: Datagram<'_>,
     ) -> Result<(), KernelPathError> {
         let mut frames = vec![comes.frame()];
-        // At tc a test has no packets with a partial checksum.
+        // A test run at tc cannot have a packet with a partial checksum.
         frames.extend((hook != Hook::Tc).then(|| comes.frame_with_partial_checksum()));
         for frame in frames {
             let ran = self.run(hook, &frame, 1)?;
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn a_ring_of_routes_before_the_programs_is_filled_by_them() {
         if !missing_capabilities().is_empty() {
-            // Tests of the programs say so, where they are not run.
+            // Tests of the programs report that they are skipped.
             return;
         }
         let options = Options { flows: 1024, look_up_from: 0, proof: Proof::NOT_REQUIRED };

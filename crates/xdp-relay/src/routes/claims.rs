@@ -12,12 +12,12 @@ use crate::error::KernelPathError;
 use crate::limits::SILENT_AFTER;
 
 impl Routes {
-    /// Claims the slot of a flow for its client, before the flow is [set](Self::set) or its peer's
-    /// datagrams are [delivered](Self::deliver_to_ring). A flow keeps the share until it is removed
+    /// Claims a slot for a flow's client. The caller must claim before [`set`](Self::set) or
+    /// [`deliver_to_ring`](Self::deliver_to_ring). A flow keeps the share until the flow is removed
     /// or withdrawn.
     ///
     /// # Errors
-    /// The table is full, or the client has its share of scarce slots.
+    /// The table is full, or slots are scarce and the client has used the full share.
     pub fn claim(
         &mut self,
         now: Instant,
@@ -36,12 +36,13 @@ impl Routes {
         }
     }
 
-    /// Finds silent ones among the next ring routes: one word is read for each.
+    /// Finds silent flows among the next ring routes. One word is read for each route.
     pub(super) fn find_silent_ring_routes(&mut self, now: Instant, routes_max: usize) {
         let after = self.ring_visited.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut routes = self.ring_routes.range((after, Bound::Unbounded));
         for (id, route) in routes.by_ref().take(routes_max) {
-            // A flow in use has a proof that is renewed, or not older than its last datagram.
+            // A flow in use has a proof that is renewed, or that is not older than the last
+            // datagram.
             let (proven, _) = self.common.entries.proof(route.pair.to_client());
             if Instant::from_nanos(proven).max(route.since) + SILENT_AFTER <= now {
                 self.silent.push(*id);
@@ -53,8 +54,8 @@ impl Routes {
         }
     }
 
-    /// Takes a flow that the last part of a sweep found silent while slots are scarce. The caller
-    /// removes or withdraws it, which frees the slot.
+    /// Returns a flow that the last part of a sweep found silent while slots were scarce. The
+    /// caller must remove or withdraw the flow, which frees the slot.
     pub fn pop_silent(&mut self) -> Option<FlowId> {
         self.silent.pop()
     }

@@ -1,24 +1,24 @@
-//! Counters of a flow.
+//! Traffic counters of a flow.
 
-/// Traffic relayed by the kernel, since the last report.
+/// Traffic that the kernel relayed: in a report, the traffic since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
-    /// Datagrams to peers.
+    /// Number of datagrams to peers.
     pub to_peer_packets: u64,
-    /// Bytes of their payload.
+    /// Payload bytes of the datagrams to peers.
     pub to_peer_bytes: u64,
-    /// Datagrams to clients.
+    /// Number of datagrams to clients.
     pub to_client_packets: u64,
-    /// Bytes of their payload, without the ChannelData header.
+    /// Payload bytes of the datagrams to clients, without the ChannelData header.
     pub to_client_bytes: u64,
-    /// Datagrams of clients that were dropped because they were over the bandwidth.
+    /// Number of datagrams from clients that were dropped because they exceeded the bandwidth.
     pub to_peer_over: u64,
-    /// The same of peers.
+    /// Number of datagrams from peers that were dropped because they exceeded the bandwidth.
     pub to_client_over: u64,
 }
 
 impl FlowCounters {
-    /// True if all are zero.
+    /// Returns true if all counters are zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         *self == Self::default()

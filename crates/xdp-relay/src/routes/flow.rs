@@ -1,4 +1,4 @@
-//! A channel as routes for the programs, with the changes of checksums on each.
+//! Conversion of a channel to routes for the programs, including the changes of checksums.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -7,48 +7,49 @@ use turn_types::Instant;
 
 use crate::bpf::layout::{HAIRPIN, PROBE, RouteKey, RouteValue, TO_RING, TO_V6, address, key};
 
-/// Bytes of a ChannelData header.
+/// Length of a ChannelData header in bytes.
 const CHANNEL_HEADER_LEN: u16 = 4;
 
-/// The number of UDP in a pseudo header.
+/// Protocol number of UDP in a pseudo header.
 const UDP: u16 = 17;
 
-/// Most by which the programs' clock lags, a tick of the kernel: a route ends early by this much,
-/// and sockets serve the rest.
+/// Maximum lag of the programs' clock: a tick of the kernel. Routes expire earlier by this time,
+/// and then the sockets serve the flow.
 const CLOCK_LAG: Duration = Duration::from_millis(10);
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Largest packet that is charged, the largest UDP payload with the headers of IPv6 and UDP: a
-/// bucket always holds one.
+/// Size of the largest packet charged to a bucket, in bytes: the largest UDP payload with the
+/// headers of IPv6 and UDP. Every bucket has the capacity for one such packet.
 const PACKET_MAX: u64 = 65_507 + 48;
 
-/// Identifies the flow of datagrams that are delivered to a worker's ring. Unique within a worker,
+/// Identifier of a flow whose datagrams are delivered to a worker's ring. Unique within a worker,
 /// never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowCookie(pub u64);
 
-/// A bound channel, in both directions.
+/// Bound channel, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Source of the client's ChannelData.
+    /// Source address of the client's ChannelData.
     pub client: SocketAddr,
-    /// Server address that it is sent to.
+    /// Destination address of the client's ChannelData on this server.
     pub server: SocketAddr,
-    /// The number of its channel: 0x4000 to 0x7FFF.
+    /// Channel number: 0x4000 to 0x7FFF.
     pub channel: u16,
-    /// Relayed address; of the family of `peer`.
+    /// Relayed address, in the address family of `peer`.
     pub relayed: SocketAddr,
-    /// The peer.
+    /// Address of the peer.
     pub peer: SocketAddr,
-    /// The peer is a relayed address of this host: packets to it continue to another client.
+    /// True if the peer is a relayed address of this host. Packets to the peer then continue to
+    /// another client.
     pub hairpin: bool,
     /// Expiry of the direction to the peer.
     pub to_peer_until: Instant,
     /// Expiry of the direction to the client.
     pub to_client_until: Instant,
-    /// Bytes per second, with the headers of IP and UDP, that its allocation may send in each
-    /// direction; 0 is unlimited.
+    /// Rate that the allocation may send in each direction, in bytes per second with the headers of
+    /// IP and UDP. 0 means unlimited.
     pub bytes_per_second: u64,
 }
 
@@ -59,11 +60,11 @@ pub(crate) struct RouteSlots {
     pub(crate) bucket: u32,
     pub(crate) worker: u8,
     pub(crate) flow_label: u32,
-    /// The programs are tried with it.
+    /// True for routes of the self-test.
     pub(crate) probe: bool,
 }
 
-/// A key and a route for each direction.
+/// Key and route for each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directions {
     pub(crate) to_peer: (RouteKey, RouteValue),
@@ -71,7 +72,7 @@ pub(crate) struct Directions {
 }
 
 impl Directions {
-    /// True if entries of `self` become those of `other` by a refresh.
+    /// Returns true if a refresh is enough to change the entries of `self` to those of `other`.
     pub(crate) fn differ_by_refresh(&self, other: &Self) -> bool {
         let lasting = |(key, value): (RouteKey, RouteValue)| {
             (key, RouteValue { until: 0, bound: 0, ..value })
@@ -84,7 +85,8 @@ impl Directions {
 impl Flow {
     pub(crate) fn directions(&self, place: RouteSlots) -> Directions {
         let Self { client, server, channel, relayed, peer, .. } = *self;
-        // A header less means two lengths (of the datagram and of the pseudo header) that are less.
+        // Removing a header reduces two lengths: that of the datagram and that of the pseudo
+        // header.
         let header = Sum::of(&channel.to_be_bytes()).add(2 * CHANNEL_HEADER_LEN);
         let (outer, inner) = (Sum::between(client, server), Sum::between(relayed, peer));
         let to_peer = RouteValue {
@@ -129,12 +131,13 @@ impl Flow {
         }
     }
 
-    /// Key of the peer's datagrams.
+    /// Returns the key of the peer's datagrams.
     pub(crate) fn key_of_peer(&self) -> RouteKey {
         key(self.peer, self.relayed, 0)
     }
 
-    /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.
+    /// Returns key and route of the single entry that delivers the peer's datagrams to the worker's
+    /// ring. The worker identifies the flow by the flow cookie.
     pub(crate) fn ring_route(
         &self,
         place: RouteSlots,
@@ -145,12 +148,13 @@ impl Flow {
     }
 }
 
-/// Expiry of a route by the programs' clock.
+/// Returns the expiry of a route, adjusted to the programs' clock.
 fn until(end: Instant) -> u64 {
     end.as_nanos().saturating_sub(CLOCK_LAG.as_nanos() as u64)
 }
 
-/// A rate, in nanoseconds of a bucket that holds a second's worth, and the largest datagram always.
+/// Rate of a bucket, in nanoseconds. The bucket holds the traffic of one second, but at least the
+/// largest datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) cost: u64,
@@ -164,14 +168,14 @@ impl Limit {
         }
         let rate = u128::from(bytes_per_second);
         let clamp = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
-        // Of 65,536 bytes; at least 1, so that no rate reads as unlimited.
+        // Nanoseconds for 65,536 bytes. At least 1, because 0 means unlimited.
         let cost = clamp((NANOS_PER_SECOND << 16) / rate).max(1);
         let held = u128::from(bytes_per_second.max(PACKET_MAX));
         Self { cost, window: clamp(held * NANOS_PER_SECOND / rate) }
     }
 }
 
-/// The sum of 16-bit words that Internet checksums are made of (RFC 1071).
+/// Sum of 16-bit words in ones' complement, from which Internet checksums are computed (RFC 1071).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sum(u16);
 
@@ -182,9 +186,9 @@ impl Sum {
             .fold(Self(0), |sum, word| sum.add(u16::from_be_bytes([word[0], word[1]])))
     }
 
-    /// The same of as many bytes as there are, of which the last may have no other.
+    /// Returns the sum of any number of bytes. An odd last byte is padded with zero.
     pub(crate) fn of_many(bytes: &[u8]) -> Self {
-        // Words of the machine's order sum to the same, swapped (RFC 1071 §2).
+        // Words in the machine's byte order have an equal sum with swapped bytes (RFC 1071 §2).
         let words = bytes.chunks_exact(4);
         let mut last = [0; 4];
         last[..words.remainder().len()].copy_from_slice(words.remainder());
@@ -198,7 +202,8 @@ impl Sum {
         Self(u16::from_be_bytes(folded.0.to_ne_bytes()))
     }
 
-    /// Sum of the pseudo header's addresses and of the ports between two addresses.
+    /// Returns the sum of two addresses and their ports: the part of a checksum that depends on the
+    /// addresses.
     fn between(one: SocketAddr, other: SocketAddr) -> Self {
         of_ip(one.ip()).plus(of_ip(other.ip())).add(one.port()).add(other.port())
     }
@@ -228,7 +233,7 @@ fn of_ip(ip: IpAddr) -> Sum {
     }
 }
 
-/// Sum of the pseudo header of an inbound datagram, without its length.
+/// Returns the sum of the pseudo header of an inbound datagram, without the length.
 pub(crate) fn pseudo(from: SocketAddr, to: SocketAddr) -> Sum {
     of_ip(from.ip()).plus(of_ip(to.ip())).add(UDP)
 }

@@ -1,5 +1,5 @@
-//! Ring buffer of peers' datagrams for a worker whose client has a connection: the program writes
-//! them before the stack looks for a socket.
+//! Ring buffer of peers' datagrams for a worker whose client has a connection. The program writes
+//! the datagrams before the stack looks up a socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,8 +18,9 @@ use crate::error::KernelPathError;
 
 static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
 
-/// One loader for all rings: each reads the kernel's types when it is made, which are megabytes,
-/// also if it needs none of them. Calls wait for it where a server starts again.
+/// Loader that all rings share. Each new loader would read the kernel's type information, which is
+/// megabytes, although rings need none of the types. Calls wait for the rings when a server
+/// restarts.
 static LOADER: LazyLock<Mutex<EbpfLoader<'static>>> = LazyLock::new(|| {
     let mut loader = EbpfLoader::new();
     loader.btf(None);
@@ -36,7 +37,7 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring of `bytes`.
+    /// Creates a ring of `bytes` bytes.
     pub(crate) fn make(bytes: u32) -> Result<Self, KernelPathError> {
         let mut object = {
             let mut loader = LOADER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,22 +48,23 @@ impl Ring {
         RingBuf::try_from(map).map(Self).map_err(KernelPathError::of)
     }
 
-    /// Makes it that of a worker, in place of an earlier one: the programs fill it from now on, and
-    /// the kernel keeps it. That takes time, as the kernel waits for all processors.
+    /// Registers the ring for a worker, and replaces an earlier ring. From now on the programs fill
+    /// the ring, and the kernel keeps the ring alive. The call takes time, because the kernel waits
+    /// for all processors.
     pub(crate) fn enter(&self, worker: WorkerId, rings: MapData) -> Result<(), KernelPathError> {
         let mut rings: ArrayOfMaps<_, RingBuf<MapData>> =
             Map::ArrayOfMaps(rings).try_into().map_err(KernelPathError::of)?;
         rings.set(u32::from(worker.0), &self.0, 0).map_err(KernelPathError::of)
     }
 
-    /// The same ring, with a descriptor of its own.
+    /// Returns a handle of this ring with a separate descriptor.
     pub(crate) fn copy(&self) -> Result<Self, KernelPathError> {
         let fd = self.0.as_fd().try_clone_to_owned().map_err(KernelPathError::Kernel)?;
         let map = Map::RingBuf(MapData::from_fd(fd).map_err(KernelPathError::of)?);
         RingBuf::try_from(map).map(Self).map_err(KernelPathError::of)
     }
 
-    /// The next datagram; `None` if there is none now. epoll reports the next one.
+    /// Returns the next datagram, or `None` if the ring is empty. epoll reports a later datagram.
     #[expect(clippy::should_implement_trait, reason = "what is taken is borrowed from the ring")]
     pub fn next(&mut self) -> Option<RingDatagram<RingEntry<'_>>> {
         self.0.next().map(RingDatagram)
@@ -75,10 +77,10 @@ impl AsFd for Ring {
     }
 }
 
-/// Bytes of one datagram in the ring. Dropping them frees their room.
+/// Bytes of a datagram in the ring. Dropping the value frees the space.
 pub type RingEntry<'a> = RingBufItem<'a>;
 
-/// A peer's datagram, as the programs write it.
+/// Peer's datagram, as written by the programs.
 pub struct RingDatagram<B>(B);
 
 impl<B: Deref<Target = [u8]>> fmt::Debug for RingDatagram<B> {
@@ -88,7 +90,8 @@ impl<B: Deref<Target = [u8]>> fmt::Debug for RingDatagram<B> {
 }
 
 impl RingDatagram<Vec<u8>> {
-    /// A datagram without headers of its own, for a simulated kernel. Checksum 0: there is none.
+    /// Creates a datagram without packet headers, for a simulated kernel. Checksum 0 means that the
+    /// datagram has no checksum.
     #[must_use]
     pub fn simulated(flow_cookie: FlowCookie, payload: &[u8], checksum: u16) -> Self {
         let mut bytes = vec![0; ring_datagram::SIZE];
@@ -103,20 +106,20 @@ impl RingDatagram<Vec<u8>> {
 }
 
 impl<B: Deref<Target = [u8]>> RingDatagram<B> {
-    /// The flow that it belongs to.
+    /// Returns the cookie of the flow that the datagram belongs to.
     #[must_use]
     pub fn flow_cookie(&self) -> FlowCookie {
         FlowCookie(u64::from_ne_bytes(self.field(ring_datagram::FLOW_COOKIE)))
     }
 
-    /// The payload.
+    /// Returns the payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         let len = usize::from(u16::from_ne_bytes(self.field(ring_datagram::LEN)));
         self.0.get(ring_datagram::SIZE..).and_then(|payload| payload.get(..len)).unwrap_or_default()
     }
 
-    /// TTL and traffic class. The DF flag is not known.
+    /// Returns TTL and traffic class. The DF flag is not known.
     #[must_use]
     pub fn meta(&self) -> IpMeta {
         let [ttl] = self.field(ring_datagram::TTL);
@@ -124,8 +127,9 @@ impl<B: Deref<Target = [u8]>> RingDatagram<B> {
         IpMeta { ttl, tos, ..IpMeta::DEFAULT }
     }
 
-    /// True if the datagram from `peer` to `relayed` is unaltered, by its checksum if it has one
-    /// (RFC 768). One with a partial checksum never left this machine.
+    /// Returns true if the datagram from `peer` to `relayed` is unaltered, according to the
+    /// checksum (RFC 768). Datagrams without a checksum are accepted. Datagrams with a partial
+    /// checksum are accepted as well, because they never left this machine.
     #[must_use]
     pub fn is_intact(&self, peer: SocketAddr, relayed: SocketAddr) -> bool {
         let check: [u8; 2] = self.field(ring_datagram::CHECK);
@@ -136,7 +140,7 @@ impl<B: Deref<Target = [u8]>> RingDatagram<B> {
         let len = payload.len() as u16 + 8;
         let sum = pseudo(peer, relayed).add(peer.port()).add(relayed.port());
         let sum = sum.add(len).add(len).add(u16::from_be_bytes(check)).plus(Sum::of_many(payload));
-        // All ones, of the sum with its complement.
+        // A sum that includes its own complement consists of ones.
         sum.bytes() == [0xFF; 2]
     }
 

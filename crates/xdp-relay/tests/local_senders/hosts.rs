@@ -1,11 +1,11 @@
-//! Hosts on one machine, in a network namespace each, with plain UDP sockets: a client, this host,
-//! a peer.
+//! Hosts on one machine, in separate network namespaces, with plain UDP sockets: a client, this
+//! host, a peer.
 //!
 //! ```text
 //! client --- clients0 [this host] peers0 --- peer
 //! ```
 //!
-//! No server runs here: a packet that the programs pass is lost.
+//! No server runs here. A packet that the programs pass is lost.
 
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,22 +21,22 @@ use xdp_relay::{Flow, FlowCounters, FlowId, KernelPath, Link, Options, Proof, Ro
 
 use crate::support::network::ip;
 
-/// Longest transit time of a datagram that arrives.
+/// Maximum transit time of a datagram that arrives.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const CHANNEL: u16 = 0x4001;
 
-/// Both families of an address on a link: `[10.9.LINK.HOST, fd09:LINK::HOST]`.
+/// Returns an address on a link, in either family: `[10.9.LINK.HOST, fd09:LINK::HOST]`.
 fn address(link: u8, host: u8, v6: bool, port: u16) -> SocketAddr {
     let text = if v6 { format!("[fd09:{link}::{host}]") } else { format!("10.9.{link}.{host}") };
     format!("{text}:{port}").parse().unwrap()
 }
 
-/// A host beside this one.
+/// Host next to this host.
 struct Neighbour(File);
 
 impl Neighbour {
-    /// Makes it, on a link of its own.
+    /// Creates the host, on a separate link.
     fn new(link: u8, here: &str) -> Self {
         let namespace = lab_net::new_network_namespace().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), namespace.as_raw_fd());
@@ -80,14 +80,14 @@ impl Neighbour {
     }
 }
 
-/// `ethtool -K` in the namespace of the calling thread.
+/// Runs `ethtool -K` in the namespace of the calling thread.
 fn features(device: &str, features: &str) {
     let arguments = ["-K", device].into_iter().chain(features.split_whitespace());
     let output = Command::new("ethtool").args(arguments).output().unwrap();
     assert!(output.status.success(), "{device} {features}: {output:?}");
 }
 
-/// The network, with the programs of a hook on both links of this host.
+/// Network with the programs of a hook on both links of this host.
 pub(crate) struct Hosts {
     client: Neighbour,
     peer: Neighbour,
@@ -104,7 +104,7 @@ impl Hosts {
         }
         let (client, peer) = (Neighbour::new(1, "clients0"), Neighbour::new(2, "peers0"));
         if hook == Hook::Xdp {
-            // A veth accepts frames of XDP only if its other end accepts whole ones.
+            // A veth accepts frames of XDP only if the other end accepts complete frames.
             for host in [&client, &peer] {
                 host.inside(|| features("there", "gro on"));
             }
@@ -129,7 +129,7 @@ impl Hosts {
         Self { client, peer, path, routes, flows: 0 }
     }
 
-    /// Features of the client's, the peer's or, on both links, this host's ends.
+    /// Sets features of the client's end, the peer's end or, on both links, this host's ends.
     pub(crate) fn features(&self, end: End, of_it: &str) {
         match end {
             End::Client => self.client.inside(|| features("there", of_it)),
@@ -138,7 +138,7 @@ impl Hosts {
         }
     }
 
-    /// A call between families: the client's, the peer's.
+    /// Creates a call with the families of the client and of the peer.
     pub(crate) fn call(&mut self, client_v6: bool, peer_v6: bool) -> Call {
         let (id, flow) = self.flow(client_v6, peer_v6);
         self.set(id, &flow);
@@ -167,9 +167,9 @@ impl Hosts {
         (FlowId { allocation: AllocationId(self.flows), channel: CHANNEL }, flow)
     }
 
-    /// Two clients, on the link of clients and on that of peers, who are each other's peers by
-    /// their relayed addresses: what one sends arrives at the other as ChannelData, from the
-    /// returned address.
+    /// Creates two clients, on the link of clients and on that of peers. Each is the other's peer
+    /// by the relayed addresses. Data sent by one client arrives at the other as ChannelData, from
+    /// the returned address.
     pub(crate) fn two_clients(&mut self, v6: bool) -> (Call, SocketAddr) {
         let (id, one) = self.flow(v6, v6);
         let (other_id, _) = self.flow(v6, v6);
@@ -188,7 +188,7 @@ impl Hosts {
         (Call { client, peer, flow: one }, other.server)
     }
 
-    /// A peer whose datagrams are delivered to the ring.
+    /// Creates a peer whose datagrams are delivered to the ring.
     pub(crate) fn peer_of_a_connection(&mut self, v6: bool) -> (UdpSocket, Flow) {
         let (id, flow) = self.flow(v6, v6);
         self.routes.deliver_to_ring(id, &flow).unwrap().unwrap();
@@ -196,7 +196,7 @@ impl Hosts {
         (self.peer.socket(flow.peer), flow)
     }
 
-    /// The next datagram of a flow in the ring: its payload, if it is intact.
+    /// Returns the next datagram of a flow in the ring: the payload, if the datagram is intact.
     pub(crate) fn delivered(&mut self, flow: &Flow) -> Option<Option<Vec<u8>>> {
         let datagram = self.routes.ring()?.next()?;
         Some(datagram.is_intact(flow.peer, flow.relayed).then(|| datagram.payload().to_vec()))
@@ -207,8 +207,8 @@ impl Hosts {
         self.routes.renew(linux_net::Clock::instant());
     }
 
-    /// Sends datagrams of 160 bytes, each with its number, to the client of a call by one system
-    /// call. Returns the client.
+    /// Sends numbered datagrams of 160 bytes to the client of a call, with one system call. Returns
+    /// the client.
     pub(crate) fn burst_to_client(&self, call: Call, datagrams: u8) -> UdpSocket {
         let Call { client, peer, flow } = call;
         drop(peer);
@@ -231,7 +231,7 @@ impl Hosts {
         client
     }
 
-    /// Packets that the kernel counted since the last call of this: to peers, to clients.
+    /// Returns the packets that the kernel counted since the last call: to peers, to clients.
     pub(crate) fn counted(&mut self) -> [u64; 2] {
         let mut sum = [0; 2];
         self.routes.sweep(linux_net::Clock::instant(), usize::MAX, |_, counters| {
@@ -241,7 +241,7 @@ impl Hosts {
         sum
     }
 
-    /// Packets passed for a reason.
+    /// Returns the number of packets passed for a reason.
     pub(crate) fn passed(&self, reason: &str) -> u64 {
         self.path.passed().into_iter().find(|(name, _)| *name == reason).unwrap().1
     }
@@ -254,7 +254,7 @@ pub(crate) enum End {
     Here,
 }
 
-/// A client and its peer, on a channel.
+/// Client and peer, on a channel.
 pub(crate) struct Call {
     pub(crate) client: UdpSocket,
     pub(crate) peer: UdpSocket,
@@ -262,7 +262,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Longest payload that fits in a packet of 1,500 bytes, with ChannelData.
+    /// Returns the maximum payload that fits in a packet of 1,500 bytes, with ChannelData.
     pub(crate) const fn longest(&self) -> usize {
         let headers = if self.flow.client.is_ipv6() || self.flow.peer.is_ipv6() { 48 } else { 28 };
         1500 - headers - 4

@@ -1,6 +1,6 @@
-//! Senders on the same machine, on a virtual link, leave the checksum to be completed by the device
-//! that sends the packet to a wire, if any. The programs relay these packets as well, and what
-//! arrives is what was sent.
+//! Senders on the same machine, on virtual links. Their checksums are completed by the device that
+//! sends the packet to a wire, if any. The programs relay these packets as well, and the received
+//! data must equal the sent data.
 
 mod hosts;
 
@@ -12,13 +12,13 @@ use crate::support::inside;
 
 const HOOKS: [Hook; 2] = [Hook::Tc, Hook::Xdp];
 
-/// Every combination of families.
+/// Creates a call for every combination of families.
 fn calls(hosts: &mut Hosts) -> [Call; 4] {
     [(false, false), (false, true), (true, false), (true, true)]
         .map(|(client, peer)| hosts.call(client, peer))
 }
 
-/// Sends payloads of each of the lengths in both directions of every combination of families; the
+/// Sends payloads of increasing lengths in both directions of every combination of families. The
 /// kernel must relay all of them.
 fn exchange(hosts: &mut Hosts, step: usize) -> u64 {
     let calls = calls(hosts);
@@ -47,8 +47,8 @@ fn every_length_arrives_both_ways_in_all_families() {
     }
 }
 
-/// The interface that they leave by completes them: wherever it looks for the checksum, it is
-/// there.
+/// The outbound interface completes the checksums. The checksum must be valid wherever the
+/// interface expects it.
 #[test]
 fn interfaces_without_offload_complete_them() {
     for hook in HOOKS {
@@ -75,7 +75,8 @@ fn one_end_that_completes_its_own() {
     }
 }
 
-/// A complete checksum that equals the sum of the pseudo header by chance is no partial one.
+/// A complete checksum that equals the sum of the pseudo header by chance is not treated as
+/// partial.
 #[test]
 fn complete_checksums_that_look_partial() {
     for hook in HOOKS {
@@ -87,7 +88,7 @@ fn complete_checksums_that_look_partial() {
             for call in &calls {
                 for rest in [&b"even"[..], b"odd"] {
                     let [to_peer, to_client] = [false, true].map(|way| tuned(call, way, rest));
-                    // That may have taken long.
+                    // Building the payloads may have taken long.
                     hosts.renew();
                     call.to_peer(&to_peer);
                     call.to_client(&to_client);
@@ -101,7 +102,7 @@ fn complete_checksums_that_look_partial() {
     }
 }
 
-/// A payload whose datagram has the sum of its pseudo header as checksum.
+/// Builds a payload whose datagram has the sum of the pseudo header as checksum.
 fn tuned(call: &Call, to_client: bool, rest: &[u8]) -> Vec<u8> {
     use crate::support::frame::{Check, Datagram};
     let flow = &call.flow;
@@ -160,7 +161,7 @@ fn from_one_client_to_another() {
             for v6 in [false, true] {
                 let (call, other) = hosts.two_clients(v6);
                 for len in (0..data.len()).step_by(61) {
-                    // Padded, the frame is longer than what leaves.
+                    // With padding, the frame is longer than the outbound frame.
                     let mut sent = Call::framed(&data[..len]);
                     sent.resize(sent.len().next_multiple_of(4), 0);
                     call.client.send_to(&sent, call.flow.server).unwrap();
@@ -196,7 +197,8 @@ fn peers_of_clients_with_connections() {
     }
 }
 
-/// Datagrams sent in one call come in one buffer: they have the headers of the first alone.
+/// Datagrams sent with one call arrive in one buffer, which has only the headers of the first
+/// datagram.
 #[test]
 fn datagrams_sent_at_once_are_left_to_the_sockets() {
     inside(|| {
@@ -206,7 +208,7 @@ fn datagrams_sent_at_once_are_left_to_the_sockets() {
         test_support::eventually("they are counted", || hosts.passed("merged") == 1);
         assert_eq!(hosts.counted(), [0; 2]);
     });
-    // A driver with a program has them segmented before.
+    // If a driver has a program, datagrams are segmented before.
     inside(|| {
         let mut hosts = Hosts::new(Hook::Xdp);
         let call = hosts.call(false, false);
@@ -220,8 +222,8 @@ fn datagrams_sent_at_once_are_left_to_the_sockets() {
     });
 }
 
-/// The generic hook cannot tell one datagram from several, and a device would complete the checksum
-/// where the UDP header was.
+/// The generic hook cannot distinguish one datagram from several, and a device would complete the
+/// checksum at the old location of the UDP header.
 #[test]
 fn the_generic_hook_leaves_them_to_the_sockets() {
     inside(|| {
@@ -235,7 +237,7 @@ fn the_generic_hook_leaves_them_to_the_sockets() {
         hosts.burst_to_client(call, 3);
         test_support::eventually("they are counted", || hosts.passed("checksum") == 9);
         assert_eq!(hosts.counted(), [0; 2]);
-        // Complete ones are relayed.
+        // Packets with complete checksums are relayed.
         hosts.features(End::Client, "tx off");
         hosts.features(End::Peer, "tx off");
         for call in &calls {

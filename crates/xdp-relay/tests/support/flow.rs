@@ -8,12 +8,12 @@ use xdp_relay::{Flow, FlowId};
 use super::network::{OWN_V4, address, near};
 use super::world::PORT;
 
-/// Id of [`flow`].
+/// Returns the id of [`flow`].
 pub fn flow_id(number: u16) -> FlowId {
     FlowId { allocation: AllocationId(u64::from(number)), channel: 0x4000 }
 }
 
-/// A flow of one client, with ports by number, that never expires.
+/// Returns a flow of one client that never expires. `number` selects the ports.
 pub fn flow(number: u16) -> Flow {
     let [own, peer] = [address(OWN_V4[1]), near(1, 7)[0]];
     Flow {

@@ -1,5 +1,5 @@
-//! Frames on a wire, written and read from scratch: every checksum is computed over its whole
-//! range. The reader is as strict as the stack before a UDP socket.
+//! Encoder and decoder of frames, written from scratch. Every checksum is computed over its
+//! complete range. The decoder is as strict as the stack before a UDP socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -25,18 +25,18 @@ pub struct Macs {
     pub from: Mac,
 }
 
-/// A UDP datagram, with the independent fields of its IP header.
+/// UDP datagram, with the independent fields of the IP header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     pub from: SocketAddr,
     pub to: SocketAddr,
     pub ttl: u8,
     pub tos: u8,
-    /// Of IPv4.
+    /// DF flag of IPv4.
     pub dont_fragment: bool,
-    /// Of IPv4.
+    /// Identification of IPv4.
     pub id: u16,
-    /// Of IPv6.
+    /// Flow label of IPv6.
     pub label: u32,
     pub payload: Vec<u8>,
 }
@@ -45,22 +45,22 @@ pub struct Datagram {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     Right,
-    /// As if there were none.
+    /// No checksum.
     Zero,
-    /// The sum of the pseudo header, as checksum offload on a virtual link leaves it.
+    /// The sum of the pseudo header, as checksum offload on a virtual link leaves the field.
     Pseudo,
-    /// Wrong by so much: the sum over the datagram, below 0xFFFF, instead of zero.
+    /// Invalid by this difference: the sum over the datagram, below 0xFFFF, instead of zero.
     Wrong(u16),
 }
 
 impl Datagram {
-    /// As a relay sends it.
+    /// Builds the datagram as sent by a relay.
     pub const fn relayed(from: SocketAddr, to: SocketAddr, meta: IpMeta, payload: Vec<u8>) -> Self {
         let IpMeta { ttl, tos, dont_fragment } = meta;
         Self { from, to, ttl, tos, dont_fragment, id: 0, label: 0, payload }
     }
 
-    /// Fields of its IP header that a relay copies. Sockets do not see DF.
+    /// Returns the fields of the IP header that a relay copies. Sockets do not receive DF.
     pub const fn meta(&self) -> IpMeta {
         IpMeta { ttl: self.ttl, tos: self.tos, dont_fragment: false }
     }
@@ -69,13 +69,13 @@ impl Datagram {
         self.to.is_ipv4()
     }
 
-    /// Length of the IP packet.
+    /// Returns the length of the IP packet.
     pub const fn ip_len(&self) -> usize {
         let header = if self.is_v4() { IPV4 } else { IPV6 };
         header + UDP + self.payload.len()
     }
 
-    /// The sum of its pseudo header.
+    /// Returns the sum of the pseudo header.
     pub fn pseudo(&self) -> u16 {
         let len = (UDP + self.payload.len()) as u16;
         let pseudo = [
@@ -87,7 +87,7 @@ impl Datagram {
         sum(&pseudo.concat())
     }
 
-    /// The UDP header with this in its checksum, and the payload.
+    /// Returns the UDP header with `check` as the checksum, and the payload.
     fn udp_with(&self, check: u16) -> Vec<u8> {
         let len = (UDP + self.payload.len()) as u16;
         let words = [self.from.port(), self.to.port(), len, check];
@@ -96,14 +96,14 @@ impl Datagram {
         udp
     }
 
-    /// Sum over pseudo header and datagram with this checksum: below 0xFFFF, and 0 for a valid
-    /// checksum.
+    /// Returns the sum over pseudo header and datagram with this checksum. The sum is below 0xFFFF,
+    /// and 0 for a valid checksum.
     pub fn error(&self, check: u16) -> u16 {
         let all = u32::from(self.pseudo()) + u32::from(sum(&self.udp_with(check)));
         (all % 0xFFFF) as u16
     }
 
-    /// The checksum; never 0, which means none.
+    /// Returns the checksum, which is 0 only for [`Check::Zero`].
     pub fn checksum(&self, check: Check) -> u16 {
         match check {
             Check::Zero => 0,
@@ -150,7 +150,7 @@ impl Datagram {
     }
 }
 
-/// Writes the header checksum of an IPv4 frame anew.
+/// Recomputes the header checksum of an IPv4 frame.
 pub fn mend_ipv4(frame: &mut [u8]) {
     let end = ETHERNET + usize::from(frame[ETHERNET] & 0xF) * 4;
     frame[ETHERNET + 10..ETHERNET + 12].fill(0);
@@ -158,25 +158,25 @@ pub fn mend_ipv4(frame: &mut [u8]) {
     frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&check.to_be_bytes());
 }
 
-/// A datagram as a socket would be given it, if its UDP checksum were right.
+/// Datagram as a socket would receive it, if the UDP checksum were valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub macs: Macs,
     pub datagram: Datagram,
-    /// As in the header.
+    /// Checksum in the header.
     pub check: u16,
     /// Bytes of the frame after the IP packet.
     pub trailer: Vec<u8>,
 }
 
 impl Seen {
-    /// True if its checksum may be an offloaded one.
+    /// Returns true if the checksum may be an offloaded checksum.
     pub fn is_partial(&self) -> bool {
         self.check == self.datagram.pseudo()
     }
 }
 
-/// The stack's view of a frame: a datagram, or nothing that reaches a socket.
+/// Decodes a frame like the stack. Returns `None` if the frame does not reach a socket.
 pub fn read(frame: &[u8]) -> Option<Seen> {
     let macs = Macs { to: *frame.first_chunk()?, from: *frame[6..].first_chunk()? };
     let ip = frame.get(ETHERNET..)?;
@@ -226,7 +226,7 @@ fn read_v6(macs: Macs, ip: &[u8]) -> Option<Seen> {
     let udp = ip.get(IPV6..len)?;
     let address = |at: usize| Some(Ipv6Addr::from(*ip[at..].first_chunk::<16>()?));
     let (from, to) = (address(8)?, address(24)?);
-    // IPv4-mapped addresses are invalid over IPv6; the stack drops such a packet.
+    // IPv4-mapped addresses are invalid over IPv6, and the stack drops such a packet.
     if from.to_ipv4_mapped().is_some() || to.to_ipv4_mapped().is_some() {
         return None;
     }
@@ -242,7 +242,7 @@ fn read_v6(macs: Macs, ip: &[u8]) -> Option<Seen> {
         payload: udp_payload(udp)?,
     };
     let check = word(udp, 6)?;
-    // IPv6 knows no datagram without (RFC 8200 §8.1).
+    // IPv6 does not permit datagrams without a checksum (RFC 8200 §8.1).
     (check != 0).then(|| Seen { macs, datagram, check, trailer: ip[len..].to_vec() })
 }
 
@@ -254,7 +254,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The sum of 16-bit words in ones' complement (RFC 1071).
+/// Returns the sum of 16-bit words in ones' complement (RFC 1071).
 fn sum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
     let mut sum: u32 = bytes.chunks(2).map(word).sum();

@@ -1,5 +1,4 @@
-//! A temporary network, the kernel path in it, and the server's rules beside it: both get every
-//! frame.
+//! Temporary network, with the kernel path and the server's rules. Both process every frame.
 #![allow(
     dead_code,
     unused_imports,

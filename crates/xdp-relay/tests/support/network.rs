@@ -20,24 +20,25 @@ use xdp_relay::device::{devices, missing_capabilities};
 pub const OWN_V4: [&str; 2] = ["10.9.1.1", "10.9.2.1"];
 pub const OWN_V6: [&str; 2] = ["fd09:1::1", "fd09:2::1"];
 
-/// Neighbours by their last number; the last is the gateway.
+/// Last numbers of the neighbours' addresses. The last neighbour is the gateway.
 pub const NEIGHBOURS: std::ops::RangeInclusive<u8> = 2..=20;
 pub const GATEWAY: u8 = 20;
-/// A neighbour whose link-layer address is unknown.
+/// Neighbour whose link-layer address is unknown.
 pub const SILENT: u8 = 30;
 
-/// The links' names.
+/// Names of the links.
 pub const LINKS: [&str; 2] = ["clients0", "peers0"];
 
-/// Networks behind the gateway of the clients; all others are behind the gateway of the peers.
+/// Networks reached by the gateway of the clients. All others are reached by the gateway of the
+/// peers.
 const FAR_CLIENTS: [&str; 2] = ["100.64.0.0/10", "2001:db8:64::/48"];
 
 pub const MTU: usize = 1500;
 
-/// One at a time: the programs' maps have names by the process.
+/// Lock for one test at a time, since the names of the programs' maps depend on the process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs a test in a network namespace of its own; without the privilege it reports a skip, which
+/// Runs a test in a separate network namespace. Without the privilege it reports a skip, which
 /// `make test` counts.
 pub fn inside(test: impl FnOnce() + Send) {
     let missing = missing_capabilities();
@@ -61,7 +62,7 @@ pub fn inside(test: impl FnOnce() + Send) {
     });
 }
 
-/// Runs commands of `ip` that must not fail, one a line, in the namespace of the calling thread.
+/// Runs commands of `ip` that must succeed, one per line, in the namespace of the calling thread.
 pub fn ip(commands: &str) {
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
@@ -82,7 +83,7 @@ pub fn address(text: &str) -> IpAddr {
 /// Hosts of the network.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The addresses of the links, and their numbers.
+    /// Link-layer addresses and indices of the links.
     pub macs: [Mac; 2],
     pub indices: [u32; 2],
     neighbours: BTreeMap<IpAddr, (usize, Mac)>,
@@ -130,7 +131,7 @@ impl Network {
         Self { macs, indices: LINKS.map(index), neighbours }
     }
 
-    /// Ethernet header of a packet to an address; `None` without a known neighbour.
+    /// Returns the Ethernet addresses of a packet to `to`, or `None` without a known neighbour.
     pub fn way(&self, to: IpAddr) -> Option<Macs> {
         let far = |link| near(link, GATEWAY)[usize::from(to.is_ipv6())];
         let next = match to {
@@ -150,7 +151,7 @@ impl Network {
     }
 }
 
-/// A host on a link.
+/// Returns the addresses of a host on a link.
 pub fn near(link: usize, host: u8) -> [IpAddr; 2] {
     let number = link + 1;
     [format!("10.9.{number}.{host}"), format!("fd09:{number}::{host:x}")].map(|at| address(&at))

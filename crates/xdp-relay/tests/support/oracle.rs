@@ -1,4 +1,4 @@
-//! The server's rules for the same packets: a [`Server`] with simulated sockets.
+//! Oracle: the server's rules for each packet, with a [`Server`] and simulated sockets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use super::frame::Datagram;
 
 const SEED: [u8; 32] = [7; 32];
 
-/// The registry of a server that is alone.
+/// Registry of a server without other servers or workers.
 #[derive(Debug, Default)]
 struct Alone(Mutex<Registry>);
 
@@ -31,14 +31,14 @@ pub enum Told {
     Removed(RouteId),
 }
 
-/// One allocation that a packet went by.
+/// Allocation that a packet passed through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
     pub allocation: AllocationId,
-    /// The channel; `None` for datagrams without one.
+    /// Channel number, or `None` for datagrams without a channel.
     pub channel: Option<u16>,
     pub to_client: bool,
-    /// Payload.
+    /// Payload bytes.
     pub bytes: u64,
 }
 
@@ -48,19 +48,19 @@ impl Leg {
     }
 }
 
-/// A datagram that leaves, all of its way through this host done.
+/// Datagram that leaves this host, after all allocations on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relayed {
     pub legs: Vec<Leg>,
     pub datagram: Datagram,
 }
 
-/// The server's decision on a datagram.
+/// Server's decision on a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     Relayed(Relayed),
     Dropped(DropReason, Vec<Leg>),
-    /// It is answered, or its destination has no socket.
+    /// The datagram gets a response, or the destination has no socket.
     Other,
 }
 
@@ -68,15 +68,15 @@ pub struct Oracle {
     server: Server,
     pub policy: Policy,
     pub now: Now,
-    /// Listener addresses.
+    /// Addresses of listeners.
     listeners: Vec<SocketAddr>,
-    /// Relay sockets that are open.
+    /// Open relay sockets.
     sockets: BTreeMap<RelayId, SocketAddr>,
     pub routes: BTreeMap<RouteId, Route>,
     told: Vec<Told>,
     reply: Box<ReplyBuffer>,
     transactions: u32,
-    /// Traffic that it relayed of the given packets.
+    /// Relayed traffic of the given packets.
     pub relayed: BTreeMap<AllocationId, Traffic>,
     /// Number of first packets of channels, which are not counted.
     first: BTreeMap<AllocationId, u64>,
@@ -84,7 +84,7 @@ pub struct Oracle {
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// An open relay over these addresses, with any peer.
+/// Returns a policy of an open relay with these addresses and any peer.
 pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
     let relay = |ip: &IpAddr| RelayAddress {
         local: *ip,
@@ -116,7 +116,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
     }
 }
 
-/// All may be peers, except these.
+/// Returns rules that permit all peers, except `deny`.
 pub fn rules(deny: &[&str], own: &[IpAddr]) -> PeerRules {
     let all = ["0.0.0.0/0", "::/0"].map(|text| text.parse().unwrap());
     let deny: Vec<Prefix> = deny.iter().map(|text| text.parse().unwrap()).collect();
@@ -154,12 +154,12 @@ impl Oracle {
         self.carry_out();
     }
 
-    /// Changes of routes since the last call.
+    /// Returns the changes of routes since the last call.
     pub fn told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
     }
 
-    /// The server's counts for each allocation.
+    /// Returns the server's counts for each allocation.
     pub fn counted(&self) -> BTreeMap<AllocationId, Traffic> {
         let counted = self.server.allocations().map(|record| {
             let mut traffic = record.traffic;
@@ -178,7 +178,7 @@ impl Oracle {
         ClientPath { five_tuple, socket: SocketId(4) }
     }
 
-    /// A request that must succeed: its answer.
+    /// Sends a request that must succeed, and returns the response.
     fn ask(
         &mut self,
         (client, server): (SocketAddr, SocketAddr),
@@ -210,7 +210,7 @@ impl Oracle {
         answer
     }
 
-    /// A dual allocation: its relayed addresses.
+    /// Creates a dual allocation, and returns the relayed addresses.
     pub fn allocate(&mut self, client: SocketAddr, server: SocketAddr) -> [SocketAddr; 2] {
         let answer = self.ask((client, server), Method::ALLOCATE, |builder| {
             builder.requested_transport(17).additional_address_family(2);
@@ -233,8 +233,8 @@ impl Oracle {
         self.send_first(client, number);
     }
 
-    /// Sends the first data of a channel, which installs its route. The data is not counted, and
-    /// takes nothing of the bandwidth.
+    /// Sends the first data of a channel, which installs the route. The data is not counted, and
+    /// does not use the bandwidth.
     fn send_first(&mut self, (client, server): (SocketAddr, SocketAddr), number: u16) {
         let path = Self::path(client, server);
         let of_it =
@@ -264,14 +264,15 @@ impl Oracle {
         });
     }
 
-    /// A client that is done.
+    /// Removes the allocation of a client.
     pub fn end(&mut self, client: SocketAddr, server: SocketAddr) {
         self.ask((client, server), Method::REFRESH, |builder| {
             builder.lifetime(0);
         });
     }
 
-    /// Executes the server's commands; returns the length of an answer that waited for them.
+    /// Executes the server's commands. Returns the length of a response that waited for the
+    /// commands.
     fn carry_out(&mut self) -> Option<u16> {
         let mut answer = None;
         while let Some(command) = self.server.poll_command() {
@@ -314,8 +315,8 @@ impl Oracle {
         self.sockets.iter().find(|(_, socket)| **socket == at).map(|(id, _)| *id)
     }
 
-    /// Fate of a datagram received by a socket. Datagrams to a relayed address of this host
-    /// continue there.
+    /// Returns the fate of a datagram received by a socket. Datagrams to a relayed address of this
+    /// host continue to that relay.
     pub fn take(&mut self, datagram: &Datagram) -> Fate {
         let mut legs = Vec::new();
         let fate = if self.listeners.contains(&datagram.to) {
@@ -343,7 +344,7 @@ impl Oracle {
         }
     }
 
-    /// Outbound form of a client's datagram.
+    /// Returns the outbound form of a client's datagram.
     fn client_sent(
         &mut self,
         datagram: &Datagram,
@@ -386,7 +387,7 @@ impl Oracle {
         }
     }
 
-    /// Outbound form of a peer's datagram.
+    /// Returns the outbound form of a peer's datagram.
     fn peer_sent(
         &mut self,
         relay: RelayId,
@@ -418,7 +419,7 @@ impl Oracle {
         Ok(Some(Datagram::relayed(SocketAddr::new(from, port), client, meta, bytes)))
     }
 
-    /// The allocation of a client that has this relayed address.
+    /// Returns the allocation of a client that has this relayed address.
     fn counted_by(&self, client: SocketAddr, relayed: SocketAddr) -> AllocationId {
         let of_it = |record: &AllocationRecord| {
             record.five_tuple.client.0 == client

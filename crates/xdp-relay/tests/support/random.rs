@@ -11,7 +11,7 @@ use super::network::{GATEWAY, OWN_V4, OWN_V6, address, near};
 use super::oracle::rules;
 use super::world::{COMES, PORT, World};
 
-/// A channel that is or was bound.
+/// Channel that is or was bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub client: SocketAddr,
@@ -19,16 +19,16 @@ pub struct Known {
     pub channel: u16,
     pub relayed: SocketAddr,
     pub peer: SocketAddr,
-    /// The client's data is relayed.
+    /// True if the client's data is relayed.
     pub to_peer: bool,
-    /// The peer's data is relayed.
+    /// True if the peer's data is relayed.
     pub to_client: bool,
-    /// The peer is a relayed address.
+    /// True if the peer is a relayed address.
     pub hairpin: bool,
 }
 
 impl Known {
-    /// The inbound datagram.
+    /// Returns the inbound datagram.
     pub fn comes(&self, to_client: bool, data: &[u8]) -> Datagram {
         let (from, to) =
             if to_client { (self.peer, self.relayed) } else { (self.client, self.server) };
@@ -36,12 +36,12 @@ impl Known {
         plain(from, to, payload)
     }
 
-    /// A frame with it.
+    /// Returns a frame with the inbound datagram.
     pub fn frame(&self, to_client: bool, data: &[u8]) -> Vec<u8> {
         self.comes(to_client, data).frame(COMES, Check::Right)
     }
 
-    /// The outbound datagram, except for a hairpin.
+    /// Returns the outbound datagram, except for a hairpin.
     pub fn leaves(&self, to_client: bool, data: &[u8]) -> Datagram {
         let (from, to) =
             if to_client { (self.server, self.client) } else { (self.relayed, self.peer) };
@@ -60,7 +60,7 @@ pub const fn plain(from: SocketAddr, to: SocketAddr, payload: Vec<u8>) -> Datagr
     Datagram { from, to, ttl: 64, tos: 0, dont_fragment: false, id: 0x1234, label: 0, payload }
 }
 
-/// A client of a family, near or behind the gateway, with a dual allocation.
+/// Client of an address family, near or behind the gateway, with a dual allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     pub at: SocketAddr,
@@ -87,7 +87,8 @@ impl Client {
     /// Binds a channel.
     pub fn bind(&mut self, world: &mut World, peer: SocketAddr) -> Known {
         let channel = self.next;
-        // Numbers that RFC 8656 has no more, and the last of RFC 5766, as well.
+        // Includes numbers that RFC 8656 does not permit any more, up to the last number of RFC
+        // 5766.
         self.next = match channel {
             0x4012 => 0x7FFE,
             0x7FFE => 0x4013,
@@ -107,7 +108,7 @@ impl Client {
     }
 }
 
-/// A client and a peer of every pair of families, all near: four channels.
+/// Creates a client and a peer of every pair of families, all near: four channels.
 pub fn four(world: &mut World) -> Vec<Known> {
     let mut rng = Rng::new(4);
     let mut all = Vec::new();
@@ -138,7 +139,7 @@ fn v6_in(prefix: [u16; 3], rng: &mut Rng) -> IpAddr {
     Ipv6Addr::from(segments).into()
 }
 
-/// Peers of a family: on the link, and behind the gateway.
+/// Returns peers of a family: on the link, and reached by the gateway.
 fn peers(rng: &mut Rng, v6: bool) -> [SocketAddr; 3] {
     let close = near(1, rng.within(2..GATEWAY.into()) as u8)[usize::from(v6)];
     let (one, other): (IpAddr, IpAddr) = if v6 {
@@ -150,13 +151,14 @@ fn peers(rng: &mut Rng, v6: bool) -> [SocketAddr; 3] {
     [close, one, other].map(|ip| SocketAddr::new(ip, port(rng)))
 }
 
-/// Fills a world that began some seconds ago with channels of all kinds, and goes to the present.
+/// Fills a world that started some seconds ago with channels of all kinds, and advances to the
+/// present.
 pub fn populate(world: &mut World, rng: &mut Rng) -> Vec<Known> {
     let own = world.oracle.policy.relay.iter().map(|relay| relay.local).collect::<Vec<_>>();
     let usual = world.oracle.policy.lifetimes;
     let second = Duration::from_secs(1);
     let mut all = Vec::new();
-    // Channels that have run out since, and permissions alone.
+    // Expired channels, and bound channels whose permissions have expired.
     for channel_too in [true, false] {
         world.oracle.apply(|policy| {
             policy.lifetimes.permission = second;
@@ -176,7 +178,7 @@ pub fn populate(world: &mut World, rng: &mut Rng) -> Vec<Known> {
         (0..8).map(|number| Client::new(world, rng, number % 2 == 1)).collect();
     let at: Vec<SocketAddr> = clients.iter().map(|client| client.at).collect();
     for (number, client) in clients.iter_mut().enumerate() {
-        // Peers that are clients besides, of both families.
+        // Peers that are also clients, of both families.
         let also = [at[(number + 1) % at.len()], at[(number + 2) % at.len()]];
         for peer in [&peers(rng, false)[..], &peers(rng, true), &also].concat() {
             all.push(client.bind(world, peer));
@@ -184,7 +186,7 @@ pub fn populate(world: &mut World, rng: &mut Rng) -> Vec<Known> {
     }
     hairpins(world, &mut clients, &mut all);
 
-    // A client that has left, and a peer that the rules forbid by now.
+    // A client that has removed its allocation, and a peer that the rules forbid now.
     let mut gone = Client::new(world, rng, false);
     for peer in [peers(rng, false), peers(rng, true)].concat() {
         let bound = gone.bind(world, peer);
@@ -202,8 +204,8 @@ pub fn populate(world: &mut World, rng: &mut Rng) -> Vec<Known> {
     all
 }
 
-/// Allocations that are each other's peers, of every pair of families; some are one another's by
-/// half.
+/// Adds allocations that are peers of each other, of every pair of families. Some have a channel in
+/// only one direction.
 fn hairpins(world: &mut World, clients: &mut [Client], all: &mut Vec<Known>) {
     for (one, other) in [(0, 1), (0, 2), (1, 3), (0, 0), (1, 1)] {
         for family in [0, 1] {
@@ -229,18 +231,18 @@ fn hairpins(world: &mut World, clients: &mut [Client], all: &mut Vec<Known>) {
     }
 }
 
-/// A frame, and its mutation.
+/// Frame with a mutation.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub bytes: Vec<u8>,
     pub flow: Known,
     pub to_client: bool,
     pub special: &'static str,
-    /// If the rules relay it, the kernel must, too.
+    /// True if the kernel must relay the frame when the rules relay it.
     pub ordinary: bool,
 }
 
-/// Mutations of a frame. The first is none.
+/// Mutations of a frame. The first name means no mutation.
 pub const SPECIAL: [&str; 25] = [
     "nothing",
     "trailer",
@@ -315,7 +317,7 @@ fn datagram(rng: &mut Rng, flow: &Known, to_client: bool) -> Datagram {
     }
 }
 
-/// Chooses the content of the checksum; may adjust the payload to make the sum special.
+/// Chooses the content of the checksum. May adjust the payload to get a special sum.
 fn check(rng: &mut Rng, flow: &Known, to_client: bool, datagram: &mut Datagram) -> Check {
     let header = if to_client { 0 } else { 4 };
     let tunable = datagram.payload.len() >= header + 2;
@@ -323,21 +325,21 @@ fn check(rng: &mut Rng, flow: &Known, to_client: bool, datagram: &mut Datagram) 
         0 => Check::Zero,
         1 => Check::Pseudo,
         2 => Check::Wrong(rng.within(1..0xFFFF) as u16),
-        // One bit; and sums that fold to zero.
+        // Errors of one bit, and sums that fold to zero.
         3 => Check::Wrong(1 << rng.below(16)),
-        // Right, where all ones stand for zero.
+        // Valid, with all ones in place of zero.
         4 if tunable => {
             tune(datagram, header, |datagram| datagram.error(0));
             Check::Right
         }
-        // Valid where the datagram must leave.
+        // Valid as the checksum of the outbound datagram.
         5 if tunable => {
             tune(datagram, header, |datagram| {
                 flow.leaves(to_client, &datagram.payload[header..]).error(0)
             });
             Check::Right
         }
-        // Valid, and by chance equal to an offloaded one.
+        // Valid, and equal to an offloaded checksum by chance.
         6 if tunable => {
             tune(datagram, header, |datagram| datagram.error(datagram.pseudo()));
             Check::Right
@@ -346,7 +348,7 @@ fn check(rng: &mut Rng, flow: &Known, to_client: bool, datagram: &mut Datagram) 
     }
 }
 
-/// Sets two bytes of the payload so that `error` is zero.
+/// Sets two bytes of the payload so `error` becomes zero.
 fn tune(datagram: &mut Datagram, at: usize, error: impl Fn(&Datagram) -> u16) {
     datagram.payload[at..at + 2].fill(0);
     let wanted = (0xFFFF - error(datagram)) % 0xFFFF;
@@ -354,7 +356,7 @@ fn tune(datagram: &mut Datagram, at: usize, error: impl Fn(&Datagram) -> u16) {
     assert_eq!(error(datagram), 0);
 }
 
-/// Applies a mutation to a datagram; its checksum is computed afterwards.
+/// Applies a mutation to a datagram. The checksum is computed afterwards.
 fn change_datagram(rng: &mut Rng, special: &str, datagram: &mut Datagram) {
     let payload = &mut datagram.payload;
     let number = rng.next_u64();
@@ -411,7 +413,7 @@ fn change_datagram(rng: &mut Rng, special: &str, datagram: &mut Datagram) {
     }
 }
 
-/// Applies a mutation to a frame; checksums of headers are valid, unless they are the mutation.
+/// Applies a mutation to a frame. Checksums of headers are valid, unless they are the mutation.
 fn change_frame(
     rng: &mut Rng,
     special: &str,
@@ -430,7 +432,7 @@ fn change_frame(
         "options" if v4 => options_v4(rng, bytes),
         "options" => headers_v6(rng, bytes),
         "fragment" if v4 => {
-            // More to come; not the first; the last; and bits that mean nothing.
+            // First fragment, middle fragments, last fragment, and bits without a meaning.
             let flags =
                 *rng.pick(&[0x2000_u16, 0x2001, 0x0001, 0x1FFF, 0x6000, 0x3FFF, 0x8000, 0xC000]);
             bytes[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&flags.to_be_bytes());
@@ -463,7 +465,8 @@ fn change_frame(
         }
         "ip length" => shift(rng, &mut bytes[ETHERNET + 4..ETHERNET + 6]),
         "both lengths" => {
-            // The same to both, and more or less than there is; or less than a header.
+            // Equal values for both lengths: longer or shorter than the packet, or shorter than a
+            // header.
             let len = match rng.below(2) {
                 0 => rng.below(UDP as u64 + 1) as usize,
                 _ => bytes.len() - udp + rng.index(60) - 30.min(bytes.len() - udp),
@@ -484,7 +487,7 @@ fn change_frame(
         }
         "bits" => {
             for _ in 0..=rng.below(3) {
-                // Headers are hit oftener than their share.
+                // Headers are changed more often than payload.
                 let most = if rng.below(2) == 0 { udp + UDP + 4 } else { bytes.len() };
                 let at = rng.index(most.min(bytes.len()));
                 bytes[at] ^= 1 << rng.below(8);
@@ -500,7 +503,7 @@ fn change_frame(
     }
 }
 
-/// A length a little longer or shorter, or zero.
+/// Changes a length to zero, to a slightly larger or smaller value, or to a random value.
 fn shift(rng: &mut Rng, len: &mut [u8]) {
     let before = u16::from_be_bytes([len[0], len[1]]);
     let other = match rng.below(4) {
@@ -512,7 +515,7 @@ fn shift(rng: &mut Rng, len: &mut [u8]) {
     len.copy_from_slice(&other.to_be_bytes());
 }
 
-/// Options of IPv4: so many words of no-operation.
+/// Inserts a random number of words of IPv4 options that mean no operation.
 fn options_v4(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let words = rng.within(1..11) as u8;
     let at = ETHERNET + IPV4;
@@ -524,8 +527,8 @@ fn options_v4(rng: &mut Rng, bytes: &mut Vec<u8>) {
     mend_ipv4(bytes);
 }
 
-/// An extension header between IPv6 and UDP: hop-by-hop options, destination options, a completed
-/// route, or an unfragmented fragment.
+/// Inserts an extension header between IPv6 and UDP: hop-by-hop options, destination options, a
+/// completed route, or an unfragmented fragment.
 fn headers_v6(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let number = *rng.pick(&[0, 60, 43, 44]);
     let at = ETHERNET + IPV6;
@@ -535,7 +538,7 @@ fn headers_v6(rng: &mut Rng, bytes: &mut Vec<u8>) {
     bytes[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&len.to_be_bytes());
 }
 
-/// The same over IPv6, between addresses that say that they are of IPv4.
+/// Converts a datagram to IPv6 with IPv4-mapped addresses.
 pub fn mapped(datagram: &Datagram) -> Datagram {
     let map = |at: SocketAddr| match at.ip() {
         IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), at.port()),

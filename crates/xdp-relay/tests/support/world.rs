@@ -1,4 +1,4 @@
-//! Differential test: the program and the rules get every frame, and the program must follow the
+//! Differential test: the program and the rules process every frame. The program must follow the
 //! rules or pass the frame.
 
 use std::collections::BTreeMap;
@@ -21,22 +21,22 @@ use super::oracle::{self, Fate, Leg, Oracle, Relayed, Told};
 
 pub const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
-/// Listener port.
+/// Port of the listeners.
 pub const PORT: u16 = 3478;
 
 /// Link-layer address of the loopback, the inbound device of a run.
 pub const LOOPBACK: Mac = [0; 6];
 
-/// The device that the frames of a run come by: a link where XDP gets partial checksums.
+/// Inbound device of the frames of a run: a link where XDP receives partial checksums.
 pub const INBOUND: Link =
     Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false, partial_at_xdp: true };
 
-/// A device that relayed frames leave by, at either hook.
+/// Returns an outbound device for relayed frames, at either hook.
 pub const fn outbound(index: u32, mac: Mac) -> Link {
     Link { index, mac, leave_xdp: true, leave_tc: true, partial_at_xdp: false }
 }
 
-/// From the link, and to us.
+/// Addresses of an inbound frame: from the link, and to this host.
 pub const COMES: Macs = Macs { to: LOOPBACK, from: [2, 0xEE, 0, 0, 0, 1] };
 
 pub struct World {
@@ -44,14 +44,14 @@ pub struct World {
     pub path: KernelPath,
     pub routes: Routes,
     pub oracle: Oracle,
-    /// Flow labels by the flow that a packet left by, and whether it left for the client.
+    /// Flow labels, by flow and direction of the packets.
     labels: BTreeMap<(FlowId, bool), u32>,
     /// The kernel's counts for each flow.
     pub carried: BTreeMap<FlowId, FlowCounters>,
-    /// Renews the lease before each frame.
+    /// True if the lease is renewed before each frame.
     pub renew: bool,
-    /// A relayed packet may count as `overtaken`, which the programs count when packets stay in the
-    /// stack for 50 ms: also when the test is that slow.
+    /// True if a relayed packet may be counted as `overtaken`. The programs count so when packets
+    /// stay in the stack for 50 ms, for example because the test is slow.
     pub may_overtake: bool,
 }
 
@@ -61,14 +61,14 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Counter of passed packets that rose.
     pub passed: Option<&'static str>,
-    /// The rules would have relayed it as ChannelData or without its header, and the network
+    /// True if the rules relay the frame, with or without a ChannelData header, and the network
     /// accepts the result.
     pub may_be_relayed: bool,
-    /// The outbound frame.
+    /// Outbound frame.
     pub frame: Vec<u8>,
 }
 
-/// Flow of a route, as the data plane installs it.
+/// Returns the flow of a route, as the data plane installs it.
 pub fn flow(route: &Route) -> Flow {
     Flow {
         client: route.five_tuple.client.0,
@@ -88,7 +88,7 @@ const fn flow_id(id: RouteId) -> FlowId {
 }
 
 impl World {
-    /// A world with a start in the past.
+    /// Creates a world with a start in the past.
     pub fn new(ago: Duration) -> Self {
         Self::with(ago, Proof::NOT_REQUIRED, |_| {})
     }
@@ -103,7 +103,7 @@ impl World {
         }
         let routes = path.routes(WorkerId(3)).unwrap();
         let own = [OWN_V4, OWN_V6].concat().into_iter().map(address).collect::<Vec<_>>();
-        // Relays are on the link of peers; clients come in there as well.
+        // Relays are on the link of peers. Packets of clients arrive there as well.
         let mut policy = oracle::policy(&[own[1], own[3]], &own);
         change(&mut policy);
         let listeners = own.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect();
@@ -114,7 +114,7 @@ impl World {
         Self { network, path, routes, oracle, labels, carried, renew: true, may_overtake: false }
     }
 
-    /// The rules' clock is at the present from now on, where it stands still.
+    /// Sets the rules' clock to the present time. The clock does not advance.
     pub fn present(&mut self) {
         self.oracle.now = linux_net::Clock::now();
     }
@@ -139,22 +139,22 @@ impl World {
         self.judge_as(hook, bytes, FrameContext::Alone)
     }
 
-    /// Passes a frame that the kernel must relay; returns the outbound frame.
+    /// Processes a frame that the kernel must relay. Returns the outbound frame.
     pub fn relayed(&mut self, hook: Hook, bytes: &[u8]) -> Vec<u8> {
         let judged = self.judge(hook, bytes);
         assert_eq!((judged.verdict, judged.passed), (Verdict::Redirect, None), "{}", hex(bytes));
         judged.frame
     }
 
-    /// Passes a frame that it must not relay; returns the counter that rose.
+    /// Processes a frame that the kernel must not relay. Returns the counter that rose.
     pub fn passed(&mut self, hook: Hook, bytes: &[u8]) -> Option<&'static str> {
         let judged = self.judge(hook, bytes);
         assert_eq!(judged.verdict, Verdict::Pass, "{}", hex(bytes));
         judged.passed
     }
 
-    /// Has a datagram of a flow leave by the stack, as the server sends it, by the interface that
-    /// it is to leave by, or by the other. Several are segments of one packet.
+    /// Makes datagrams of a flow leave through the stack, as sent by the server. They leave by the
+    /// expected interface, or by the other interface. Several datagrams are segments of one packet.
     pub fn leave(&self, datagrams: &[Datagram], other: bool) {
         let mut leaves = datagrams[0].clone();
         let bytes = leaves.payload.len() as u32;
@@ -168,10 +168,10 @@ impl World {
         self.path.run_tap(&leaves.frame(macs, Check::Right), leaving).unwrap();
     }
 
-    /// Applies both to a frame.
+    /// Processes a frame with the program and the rules.
     ///
     /// # Panics
-    /// The program altered the frame, or counted, against the rules.
+    /// The program altered or counted the frame against the rules.
     pub fn judge_as(&mut self, hook: Hook, bytes: &[u8], comes: FrameContext) -> Judged {
         self.tell();
         if self.renew {
@@ -221,8 +221,8 @@ impl World {
                 let (Some(seen), Fate::Relayed(relayed)) = (&seen, &fate) else {
                     panic!("{}", what())
                 };
-                // A frame may be longer than its datagram: by inbound trailing bytes, and by the
-                // padding of ChannelData.
+                // A frame may be longer than the datagram, because of inbound trailing bytes and
+                // the padding of ChannelData.
                 let beyond = left.strip_prefix(&wanted.frame[..]);
                 let padding = |bytes: &[u8]| bytes.len() < 4 && bytes.iter().all(|byte| *byte == 0);
                 assert!(
@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    /// Expected outbound frame; `None`: the kernel must not relay it. Free fields (the
-    /// identification of IPv4, the label of IPv6) are as in `like`.
+    /// Returns the expected outbound frame, or `None` if the kernel must not relay the frame. Free
+    /// fields (the identification of IPv4, the label of IPv6) are as in `like`.
     fn wanted(
         &self,
         hook: Hook,
@@ -273,19 +273,21 @@ impl World {
         let check = match seen {
             _ if seen.check == 0 && is_v4_to_v4 => Check::Zero,
             _ if seen.check == 0 => return None,
-            // Perhaps a partial one. At tc the kernel knows that its own packet has a complete one.
+            // The checksum may be partial. At tc the kernel knows that the test's packet has a
+            // complete checksum.
             _ if seen.is_partial() && hook == Hook::Xdp => Check::Right,
-            // Nothing is mended.
+            // An invalid checksum stays invalid.
             _ => Check::Wrong(seen.datagram.error(seen.check)),
         };
-        // Unknown time to live, a Data indication, or a packet too long for the link.
+        // Not relayed: an unknown time to live, a Data indication, or a packet too long for the
+        // link.
         let is_plain = datagram.ttl != 0 && relayed.legs.iter().all(|leg| leg.channel.is_some());
         let macs = self.network.way(datagram.to.ip())?;
         (is_plain && datagram.ip_len() <= MTU)
             .then(|| OffloadConfig { frame: datagram.frame(macs, check) })
     }
 
-    /// All packets of a flow have the same label.
+    /// Checks that all packets of a flow have one label.
     fn check_label(&mut self, left: &[u8], relayed: &Relayed) {
         let Some(left) = read(left).filter(|_| !relayed.datagram.is_v4()) else { return };
         let label = left.datagram.label;
@@ -295,7 +297,7 @@ impl World {
     }
 }
 
-/// A frame for people: its headers, and how long it is.
+/// Formats a frame for people: the headers, and the length.
 pub fn hex(frame: &[u8]) -> String {
     const SHOWN: usize = 74;
     let shown = &frame[..frame.len().min(SHOWN)];
@@ -306,8 +308,8 @@ struct OffloadConfig {
     frame: Vec<u8>,
 }
 
-/// True if the kernel runs the program of a hook on such a frame: it builds no packet for tc from a
-/// truncated IP header.
+/// Returns true if the kernel runs the program of a hook on such a frame. The kernel builds no
+/// packet for tc from a truncated IP header.
 pub fn is_runnable(hook: Hook, frame: &[u8]) -> bool {
     let header = match (hook, frame.get(12..14)) {
         (Hook::Tc, Some(kind)) if kind == TYPE_V4 => IPV4,
@@ -318,14 +320,14 @@ pub fn is_runnable(hook: Hook, frame: &[u8]) -> bool {
     frame.len() >= ETHERNET + header
 }
 
-/// Names of counters, once for each increment.
+/// Returns the names of counters, once for each increment.
 fn rose(
     ((name, after), (_, before)): (&(&'static str, u64), &(&'static str, u64)),
 ) -> impl Iterator<Item = &'static str> + use<> {
     std::iter::repeat_n(*name, (after - before) as usize)
 }
 
-/// Counts that the kernel must have for a packet with these legs.
+/// Returns the counts that the kernel must have for a packet with these legs.
 pub fn counted(legs: &[Leg]) -> BTreeMap<FlowId, FlowCounters> {
     let mut all = BTreeMap::<FlowId, FlowCounters>::new();
     for leg in legs {

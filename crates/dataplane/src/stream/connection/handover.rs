@@ -53,8 +53,8 @@ pub(crate) struct ExportedStream<N: Net> {
     /// Number of the connection.
     pub(crate) id: SocketId,
     pub(crate) socket: N::Stream,
-    /// The address of its other end, as in the [`StreamSnapshot`](crate::StreamSnapshot): a load
-    /// balancer's, where one names the client.
+    /// Remote address, as in the [`StreamSnapshot`](crate::StreamSnapshot). A load balancer that
+    /// names the client has this address.
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) permit: Admitted,
     pub(crate) state: StreamState,
@@ -66,19 +66,19 @@ impl<N: Net> fmt::Debug for ExportedStream<N> {
     }
 }
 
-/// Error of an import: the connection is closed.
+/// Error of an import. The connection is closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StreamImportError {
-    /// Malformed state.
+    /// The state is malformed.
     #[error("its state cannot be read: {0}")]
     Malformed(Malformed),
-    /// Invalid queue or TLS state.
+    /// The queue or TLS state is invalid.
     #[error("its state fits no connection")]
     Misfit,
-    /// The socket is another one, or broken.
+    /// The descriptor belongs to another socket, or the socket is broken.
     #[error("its socket is broken or another one")]
     Socket,
-    /// No room for it, or no memory.
+    /// The table is full, or the kernel has no memory.
     #[error("there is no room for it")]
     NoRoom,
 }
@@ -93,7 +93,7 @@ impl<N: Net> Stream<N> {
     /// Exports the connection.
     ///
     /// # Errors
-    /// The unchanged connection: its TLS has no exportable state.
+    /// TLS has no exportable state, and the unchanged connection is returned.
     pub(crate) fn export(mut self: Box<Self>) -> Result<ExportedStream<N>, Box<Self>> {
         let remote = self.socket.remote_addr().ok();
         let tls = match self.tls.take().map(Tls::leave).transpose() {
@@ -120,10 +120,10 @@ impl<N: Net> Stream<N> {
         Ok(ExportedStream { id: path.socket, socket, remote, permit, state })
     }
 
-    /// Puts it together.
+    /// Restores a connection from the exported state.
     ///
     /// # Errors
-    /// Its state fits no connection.
+    /// The state is invalid for a connection.
     pub(crate) fn restore(
         ExportedStream { id, socket, permit, state, .. }: ExportedStream<N>,
     ) -> Result<Self, StreamImportError> {
@@ -142,13 +142,13 @@ impl<N: Net> Stream<N> {
         stream.unserved = state.unserved.into_iter().map(Vec::into_boxed_slice).collect();
         stream.partial = state.partial;
         stream.state = match state.state {
-            // The end of input is read again, and unserved requests are handled.
+            // The end of input is read again, and unserved requests are handled again.
             State::Answering | State::Held => State::Open,
             kept @ (State::Proxied | State::New | State::Open | State::Data(_) | State::Ending) => {
                 kept
             }
         };
-        // A pipe is read when both of its ends are there.
+        // A pipe is read when both connections exist.
         stream.is_read = stream.state.pipe().is_none();
         stream.last_message = state.last_message;
         Ok(stream)
@@ -161,7 +161,8 @@ impl StreamState {
         self.five_tuple
     }
 
-    /// Returns the address of the client, for limits; `None`: a load balancer has not named it yet.
+    /// Returns the address of the client, for limits. Returns `None` if a load balancer has not yet
+    /// named the client.
     pub(crate) fn customer(&self) -> Option<IpAddr> {
         (self.state != State::Proxied).then_some(self.five_tuple.client.ip())
     }

@@ -14,11 +14,11 @@ use crate::{UdpOptions, UdpSocket};
 const ANYWHERE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 
-/// A kernel with scripted answers, which accepts everything after them.
+/// Simulated kernel with scripted results. Accepts all messages after the script.
 #[derive(Default)]
 struct Script {
     answers: VecDeque<Result<usize, c_int>>,
-    /// The messages offered, call by call.
+    /// Messages passed by each call.
     offered: Vec<Vec<Offered>>,
 }
 
@@ -38,7 +38,7 @@ impl Wire for Script {
     ) -> Result<usize, c_int> {
         // SAFETY: the caller promises `count` headers that are valid to read.
         let headers = unsafe { std::slice::from_raw_parts(headers, count) };
-        // SAFETY: and all memory that they point at is valid.
+        // SAFETY: the caller promises that all memory that the headers point at is valid.
         self.offered.push(headers.iter().map(|header| unsafe { read(&header.msg_hdr) }).collect());
         self.answers.pop_front().unwrap_or(Ok(count))
     }
@@ -47,7 +47,8 @@ impl Wire for Script {
 /// # Safety
 /// All memory that the header points at must be valid to read.
 unsafe fn read(header: &libc::msghdr) -> Offered {
-    // SAFETY: the caller promises it, for the length in the header.
+    // SAFETY: the caller promises that all memory the header points at is valid to read, for the
+    // lengths in the header and the iovecs.
     let bytes = |start: *const libc::c_void, len: usize| unsafe {
         std::slice::from_raw_parts(start.cast::<u8>(), len)
     };
@@ -64,7 +65,7 @@ unsafe fn read(header: &libc::msghdr) -> Offered {
     }
 }
 
-/// A batch, a kernel, and the results.
+/// Batch, simulated kernel, and results.
 struct Bench {
     batch: TxBatch,
     sender: Sender<Script>,
@@ -85,7 +86,7 @@ impl Bench {
         }
     }
 
-    /// Pushes datagrams of these sizes, each filled with its tag, which counts from 0.
+    /// Pushes datagrams of these sizes, each filled with the datagram's tag. Tags count from 0.
     fn push(&mut self, flow: Flow, sizes: &[usize]) {
         for &size in sizes {
             let part = self.batch.arena_write(&vec![self.next_tag as u8; size]).unwrap();
@@ -102,7 +103,7 @@ impl Bench {
         self.batch.clear();
     }
 
-    /// For each call, for each message: its size, and the segment size if it is a run.
+    /// Returns for each message of each call the size, and the segment size of a run.
     fn calls(&self) -> Vec<Vec<(usize, Option<u16>)>> {
         let offered = self.sender.wire.offered.iter();
         offered.map(|call| call.iter().map(|m| (m.bytes.len(), m.run_of)).collect()).collect()
@@ -271,7 +272,7 @@ fn a_failed_run_fails_all_its_datagrams() {
 
 #[test]
 fn a_refused_run_goes_out_one_by_one_and_is_not_tried_again() {
-    // EMSGSIZE can be an echo of ICMP, so it takes two to count as a refusal.
+    // EMSGSIZE can be left by ICMP, so only two errors are treated as a refusal.
     let refusals = [vec![Err(libc::EMSGSIZE); 2], vec![Err(libc::EINVAL)], vec![Err(libc::EIO)]];
     for answers in refusals {
         let mut bench = Bench::new(&answers);

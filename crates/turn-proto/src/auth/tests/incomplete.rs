@@ -1,4 +1,4 @@
-//! Credentials of secrets that are in a database and were not read yet.
+//! Credentials of secrets in a database that was not read yet.
 
 use super::*;
 
@@ -19,14 +19,14 @@ fn a_credential_of_unknown_secrets_is_not_called_wrong() {
         policy.auth.incomplete = true;
         let outage = refused(&step(&policy, name, &UserAnswer::Unknown));
         assert_eq!((outage, outage.code()), (Refusal::UserDatabaseUnavailable, 500));
-        // No secret is for such a name.
+        // No secret can have made such a name.
         let denied = refused(&step(&policy, "ann", &UserAnswer::Unknown));
         assert_eq!(denied, Refusal::UnknownUser);
     }
     policy.auth.users = true;
     let overloaded = step(&policy, name, &UserAnswer::Overloaded);
     assert!(matches!(overloaded, AuthStep::LookupsOverloaded), "{overloaded:?}");
-    // A known secret proves its credentials all the same, and other realms may be known soon.
+    // A known secret still proves its credentials, and other realms may become known soon.
     let elsewhere = |policy: &Policy| {
         let ask = Ask::by(name, &password, policy);
         refused(&first(policy, &ask.with(|ask| ask.realm = Some("elsewhere".to_string()))))

@@ -1,4 +1,4 @@
-//! Requests on the 5-tuple of an allocation, whose grant is known.
+//! Requests on the 5-tuple of an allocation with a known grant.
 
 use super::*;
 
@@ -73,7 +73,8 @@ fn the_key_of_an_allocation_proves_nothing_for_another_user_or_realm() {
     }
 }
 
-/// An outage prolongs no allocation of a user whom an operator has changed since the last answer.
+/// During an outage, an allocation is not prolonged if an operator has changed its user since the
+/// last response.
 #[test]
 fn a_changed_user_is_not_prolonged_by_an_outage() {
     let policy = policy();
@@ -130,7 +131,7 @@ fn a_grant_counts_as_long_as_what_proved_it() {
     assert_eq!(counts(&policy), [true; 3]);
 }
 
-/// Deleted users, and those whose secret was taken away, get no more peers for the allocation.
+/// Deleted users, and users with a removed secret, get no more peers for the allocation.
 #[test]
 fn requests_for_peers_confirm_the_keys_now_and_then() {
     let policy = policy();

@@ -65,7 +65,7 @@ fn the_narrower_limit_counts() {
     assert!(!nobody.allow_peer([10, 0, 0, 1].into(), [10, 0, 0, 1].into()));
 }
 
-/// With a translator, the named address differs from the one in packets: either is allowed.
+/// A translator makes the named address differ from the address in packets. Either is allowed.
 #[test]
 fn a_peer_is_allowed_by_either_of_its_addresses() {
     let [named, local, other] =

@@ -1,12 +1,14 @@
-//! Prefixes with values, looked up by the longest that holds an address.
+//! Map from prefixes to values. A look-up returns the value of the longest prefix that contains an
+//! address.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use turn_types::Prefix;
 
-/// A map from prefixes to values. Prefixes are nested or disjoint, so they cut the address space
-/// into runs with one value each, and a look-up is one binary search over where the runs begin.
+/// Map from prefixes to values. Prefixes are nested or disjoint, so they divide the address space
+/// into runs with one value each. A look-up is a binary search over the first addresses of the
+/// runs.
 #[derive(Clone, Debug)]
 pub(super) struct PrefixMap<T> {
     /// First address of each run and the value of its longest prefix, ascending by address.
@@ -14,14 +16,15 @@ pub(super) struct PrefixMap<T> {
 }
 
 impl<T: Copy> PrefixMap<T> {
-    /// A map of these prefixes; of equal prefixes the last one counts.
+    /// Returns a map of the entries. The last of equal prefixes has precedence.
     pub(super) fn new(entries: impl Iterator<Item = (Prefix, T)>) -> Self {
         let mut entries: Vec<_> =
             entries.map(|(prefix, value)| (Span::of(prefix), value)).collect();
-        // An outer prefix comes before those within it; the sort is stable, so the last stays last.
+        // An outer prefix precedes its inner prefixes. The sort is stable, so the last of equal
+        // prefixes remains last.
         entries.sort_by_key(|(span, _)| (span.first, u128::MAX - span.last));
         let mut runs = Vec::with_capacity(2 * entries.len());
-        // The prefixes around the place that the sweep has reached, outermost first.
+        // Prefixes that contain the position of the sweep, outermost first.
         let mut open: Vec<(Span, T)> = Vec::new();
         for (span, value) in entries {
             close_before(Some(span.first), &mut open, &mut runs);
@@ -32,17 +35,17 @@ impl<T: Copy> PrefixMap<T> {
         Self { runs }
     }
 
-    /// The value of the longest prefix that holds `ip`.
+    /// Returns the value of the longest prefix that contains `ip`.
     pub(super) fn get(&self, ip: IpAddr) -> Option<T> {
         let bits = bits_of(ip);
         let behind = self.runs.partition_point(|(first, _)| *first <= bits);
-        // Where runs begin at the same address, the last of them is the one of the longest prefix.
+        // If several runs start at an address, the last run belongs to the longest prefix.
         self.runs[..behind].last().and_then(|(_, value)| *value)
     }
 }
 
-/// Ends the prefixes that end before `next`, innermost first: behind each begins a run of the
-/// prefix around it.
+/// Closes the prefixes whose last address is below `next`, innermost first. A run of the enclosing
+/// prefix starts after each closed prefix.
 fn close_before<T: Copy>(
     next: Option<u128>,
     open: &mut Vec<(Span, T)>,
@@ -53,14 +56,14 @@ fn close_before<T: Copy>(
     {
         let behind = span.last.checked_add(1);
         open.pop();
-        // Behind the very last address nothing begins.
+        // No run starts after the last address of all.
         if let Some(behind) = behind {
             runs.push((behind, open.last().map(|(_, value)| *value)));
         }
     }
 }
 
-/// The first and the last address of a prefix.
+/// First and last address of a prefix.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     first: u128,
@@ -74,7 +77,7 @@ impl Span {
     }
 }
 
-/// An address in the 128-bit form that prefixes have.
+/// Returns an address in the 128-bit form of prefixes.
 fn bits_of(ip: IpAddr) -> u128 {
     let v6 = match ip {
         IpAddr::V4(v4) => Ipv4Addr::to_ipv6_mapped(&v4),
@@ -129,8 +132,8 @@ mod tests {
     }
 
     proptest! {
-        /// The runs say what a search through all prefixes says. Lengths around a few bit positions
-        /// and few distinct bits make nesting and equal prefixes common.
+        /// The runs return the result of a search through all prefixes. Lengths around a few bit
+        /// positions and few distinct bits make nesting and equal prefixes common.
         #[test]
         fn agrees_with_a_linear_search(
             entries in prop::collection::vec((any::<u8>(), 0u8..=128), 0..40),

@@ -1,19 +1,19 @@
-//! Addresses that are not ordinary hosts on the internet: IANA's special-purpose registries for
-//! IPv4 and IPv6 (as of 2025-10-09), and ranges outside them that are unfit for peers as well.
+//! Addresses that are not ordinary hosts on the internet. The tables contain IANA's special-purpose
+//! registries for IPv4 and IPv6 (as of 2025-10-09), and further ranges that are unfit for peers.
 //!
-//! Entries that the registries call globally reachable are listed as well: they are anycast
-//! services, sinkholes, translators and identifiers, none of which is a peer.
+//! Entries that the registries call globally reachable are listed too. Such entries are anycast
+//! services, sinkholes, translators and identifiers, and none is a peer.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A prefix of one family, as the registries print it.
+/// Prefix of a family, as printed in the registries.
 pub(super) struct Entry {
     network: IpAddr,
     len: u8,
 }
 
 impl Entry {
-    /// Returns true if `ip` is of this family and lies in the prefix.
+    /// Returns true if the prefix contains `ip`.
     pub(super) const fn contains(&self, ip: IpAddr) -> bool {
         match (self.network, ip) {
             (IpAddr::V4(network), IpAddr::V4(ip)) => {
@@ -43,7 +43,7 @@ pub(super) const TUNNELS: [Entry; 2] = [
     v6([0x2002, 0, 0, 0], 0, 16), // 6to4, RFC 3056
 ];
 
-/// Addresses that no rule can allow: not one host, malformed, or forbidden by RFC 8656.
+/// Addresses that no rule can allow: not a single host, malformed, or forbidden by RFC 8656.
 pub(super) const NEVER: [Entry; 8] = [
     v4([0, 0, 0, 0], 8), // this network; 0.0.0.0 reaches the host itself, RFC 791 §3.2
     v4([224, 0, 0, 0], 4), // multicast, RFC 1112 §4
@@ -56,7 +56,7 @@ pub(super) const NEVER: [Entry; 8] = [
     v6([0xff00, 0, 0, 0], 0, 8),  // multicast, RFC 4291 §2.7
 ];
 
-/// The IANA IPv4 Special-Purpose Address Registry, then ranges that it leaves out.
+/// IANA IPv4 Special-Purpose Address Registry, followed by ranges missing in the registry.
 const SPECIAL_V4: [Entry; 28] = [
     v4([0, 0, 0, 0], 8),          // this network, RFC 791
     v4([0, 0, 0, 0], 32),         // this host on this network, RFC 1122
@@ -85,10 +85,10 @@ const SPECIAL_V4: [Entry; 28] = [
     v4([240, 0, 0, 0], 4),        // reserved, RFC 1112
     v4([255, 255, 255, 255], 32), // limited broadcast, RFC 8190
     v4([224, 0, 0, 0], 4),        // not in the registry: multicast, RFC 5771
-    v4([168, 63, 129, 16], 32),   // nor this: services of the host in Azure, though it looks public
+    v4([168, 63, 129, 16], 32),   // not in the registry: Azure host services at a public address
 ];
 
-/// The IANA IPv6 Special-Purpose Address Registry, then ranges that it leaves out.
+/// IANA IPv6 Special-Purpose Address Registry, followed by ranges missing in the registry.
 const SPECIAL_V6: [Entry; 28] = [
     v6([0, 0, 0, 0], 1, 128), // loopback, RFC 4291
     v6([0, 0, 0, 0], 0, 128), // unspecified, RFC 4291

@@ -16,7 +16,7 @@ fn rules(allow: &[&str], deny: &[&str], own: &[&str]) -> PeerRules {
     PeerRules::new(&prefixes(allow), &prefixes(deny), &own)
 }
 
-/// The registries, written once more and in another form: a slip in the table does not repeat here.
+/// The registries, written again in another form: a mistake in the table is not repeated here.
 const REGISTRY: [&str; 51] = [
     "0.0.0.0/8",
     "0.0.0.0/32",
@@ -71,7 +71,7 @@ const REGISTRY: [&str; 51] = [
     "fe80::/10",
 ];
 
-/// Ranges outside the registries that are refused as well.
+/// Refused ranges outside the registries.
 const ALSO: [&str; 4] = ["224.0.0.0/4", "::/8", "fec0::/10", "ff00::/8"];
 
 #[test]
@@ -150,7 +150,7 @@ fn ordinary_addresses_next_to_special_ranges_are_allowed() {
 #[test]
 fn what_is_no_host_stays_denied_though_everything_is_allowed() {
     let everything = rules(&["0.0.0.0/0", "::/0"], &[], &[]);
-    // The very address, by a rule of its own, does not help either.
+    // A rule for the exact address does not help either.
     for text in [
         "0.0.0.0",
         "0.0.0.1",
@@ -176,7 +176,7 @@ fn what_is_no_host_stays_denied_though_everything_is_allowed() {
 #[test]
 fn an_address_embedded_in_another_is_judged_too() {
     let default = rules(&[], &[], &["198.41.0.4"]);
-    // The wrappers themselves are open, so that what is refused is refused for what it embeds.
+    // The wrapping prefixes are open, so each refusal is due to the embedded address.
     let open = rules(&["::/0"], &["8.8.4.4/32"], &["198.41.0.4"]);
     for (inner, reachable) in [
         ("8.8.8.8", true),
@@ -208,7 +208,7 @@ fn an_address_embedded_in_another_is_judged_too() {
             }
         }
     }
-    // Tunnels are found out as well, although they are refused anyway.
+    // Tunnels are recognised as well, although they are always refused.
     assert_eq!(canonical(ip("2002:7f00:1::1")), ip("127.0.0.1"));
     assert_eq!(canonical(ip("2001:0:4136:e378:8000:63bf:3fff:fdd2")), ip("192.0.2.45"));
     for text in ["::1", "::", "2a00::1", "8.8.8.8"] {
@@ -271,7 +271,7 @@ fn a_rule_of_one_family_says_nothing_of_the_other() {
     assert_eq!(v4.judge(ip("10.0.0.1")), Allowed);
     assert_eq!(v4.judge(ip("fd00::1")), Denied);
     assert_eq!(rules(&[], &["::/0"], &[]).judge(ip("8.8.8.8")), Allowed);
-    // IPv4 written as IPv6 means IPv4.
+    // An IPv4 address written as IPv6 means IPv4.
     assert_eq!(rules(&[], &["::ffff:8.8.8.0/120"], &[]).judge(ip("8.8.8.8")), Denied);
 }
 
@@ -288,7 +288,7 @@ fn own_addresses_are_peers_only_for_allocations_unless_one_is_named() {
         assert_eq!(rules(&own, &own, &own).judge(ip(text)), Denied, "{text}, named twice");
     }
     assert_eq!(rules(&[], &["203.0.114.0/24"], &own).judge(ip("203.0.114.7")), Denied);
-    // IPv4-mapped, as an interface list may have it.
+    // IPv4-mapped, as an interface list may contain it.
     assert_eq!(rules(&[], &[], &["::ffff:9.9.9.9"]).judge(ip("9.9.9.9")), OwnAddress);
 }
 
@@ -342,7 +342,7 @@ fn tunnels_are_known() {
 }
 
 proptest! {
-    /// However an IPv4 address is wrapped, and whatever IPv6 prefixes are allowed, nothing is
+    /// However an IPv4 address is embedded, and whichever IPv6 prefixes are allowed, no address is
     /// reached through IPv6 that IPv4 refuses.
     #[test]
     fn no_wrapper_reaches_what_the_inner_address_does_not(

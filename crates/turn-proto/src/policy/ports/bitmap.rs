@@ -1,8 +1,9 @@
-//! The ports in use of one relay address, over all workers.
+//! Ports in use of a relay address, over all workers.
 //!
-//! Bitmaps of atomics: claiming and giving back are lock-free, and asking about a port is one load.
-//! A port is in use exactly as long as its [`PortLease`] lives, and open once a relay socket of
-//! ours is bound to it: a port that is merely reserved may belong to somebody else on this host.
+//! The bitmaps consist of atomics. Claiming and releasing are lock-free, and querying a port is a
+//! single load. A port is in use exactly as long as its [`PortLease`] lives. A port is open after a
+//! relay socket of this server is bound to it. A port that is only reserved may belong to another
+//! process on this host.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -15,19 +16,19 @@ use turn_types::RelayProtocol;
 use super::parts::{AtomicU64, DRAWS, WORDS};
 use super::range::{BITS, PortRange, PortRequirement};
 
-/// The even ports of a word. A port and its odd successor are always in the same word.
+/// Even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// Broken pairs with a free port, from which single ports are taken: fewer would tell which port
-/// comes next.
+/// Minimum number of broken pairs with a free port to take single ports from. With fewer pairs,
+/// clients could predict the next port.
 const BROKEN_MIN: u32 = 16;
 
 /// Free ports that fit a request.
 #[derive(Clone, Copy, Debug)]
 enum Fit {
-    /// Ports of a kind.
+    /// Ports that fit the requirement.
     Any(PortRequirement),
-    /// Ports of broken pairs: the other port of the pair is in use.
+    /// Ports of broken pairs, whose other port is in use.
     Broken,
 }
 
@@ -40,25 +41,26 @@ impl Fit {
     }
 }
 
-/// The ports of one relay address. 32 KiB. A number is in use for UDP and TCP at once, though they
-/// are different ports: a number that is free in one table is free in both.
+/// Ports of a relay address, in 32 KiB. A port number is claimed for UDP and TCP together, although
+/// these are different ports. A number that is free in one table is free in both.
 pub struct RelayPorts {
-    /// One bit per port, set while it is in use.
+    /// Ports in use, one bit per port.
     words: Box<[AtomicU64; WORDS]>,
-    /// One bit per port that is never claimed, set for good.
+    /// Ports that are never claimed, one bit per port. These bits are never cleared.
     excluded: Box<[AtomicU64; WORDS]>,
-    /// One bit per port, set while a relay socket is bound to it.
+    /// Ports with a bound relay socket, one bit per port.
     open: Box<[AtomicU64; WORDS]>,
-    /// One bit per port, set while a relay listens on it: the same for TCP.
+    /// Ports with a listening TCP relay, one bit per port.
     listening: Box<[AtomicU64; WORDS]>,
-    /// Number of bits in `words`, for a quick look.
+    /// Number of bits in `words`, for a fast check.
     taken: AtomicU32,
-    /// Maximum number of ports in use, approximately: concurrent claims of workers may exceed it.
+    /// Maximum number of ports in use. Concurrent claims of workers may exceed this number
+    /// slightly.
     most: AtomicU32,
 }
 
 impl RelayPorts {
-    /// An address of which no port is in use.
+    /// Returns an address without a port in use.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let none = || Box::new(array::from_fn(|_| AtomicU64::new(0)));
@@ -72,8 +74,8 @@ impl RelayPorts {
         })
     }
 
-    /// Sets the maximum number of ports in use: each is a socket, and a process may open only so
-    /// many files. Those in use stay.
+    /// Sets the maximum number of ports in use. Each port is a socket, and the number of files of a
+    /// process is limited. Ports in use remain.
     pub fn limit(&self, most: u32) {
         self.most.store(most, Ordering::Relaxed);
     }
@@ -83,32 +85,34 @@ impl RelayPorts {
         range.count().min(self.most.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of ports that may still be claimed.
+    /// Returns the number of ports that can still be claimed.
     fn left(&self) -> u32 {
         self.most.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Returns true if the process's files, not the range, limit the ports, and all are in use.
+    /// Returns true if all ports are in use and the limit is the number of files, not the range.
     pub(crate) fn is_at_limit(&self, range: PortRange) -> bool {
         self.left() == 0 && self.capacity(range) < range.count()
     }
 
-    /// Never gives a port away again: a listener has it, of this server or another. A lease that
-    /// there is stays as it is.
+    /// Excludes a port from all later claims, because a listener of this server or of another
+    /// process uses the port. An existing lease remains valid.
     pub fn exclude(&self, port: u16) {
         let (index, bit) = place(port);
         self.excluded[index].fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Takes a free port, or two for [`PortRequirement::EvenWithNext`]. Every free port that fits
-    /// is equally likely, as far as `random` is uniform, so that ports tell nothing about each
-    /// other. `None` only if no free port fits, or the maximum is in use.
+    /// Claims a free port, or two for [`PortRequirement::EvenWithNext`]. Returns `None` only if no
+    /// free port fits, or the maximum is in use.
     ///
-    /// Ports are drawn from the whole range until one is free, which while most are is the first.
-    /// Only after `DRAWS` of them are the free ones counted.
+    /// If `random` is uniform, every free port that fits is equally likely. Ports therefore reveal
+    /// nothing about other ports.
     ///
-    /// While pairs are scarce, single ports are taken from broken pairs: a client with many single
-    /// ports does not use up the pairs.
+    /// Ports are drawn from the complete range until a drawn port is free. While most ports are
+    /// free, this is the first. Only after `DRAWS` failures are the free ports counted.
+    ///
+    /// While pairs are scarce, single ports are taken from broken pairs. A client with many single
+    /// ports therefore does not use up the pairs.
     #[must_use]
     pub fn claim(
         self: &Arc<Self>,
@@ -137,7 +141,7 @@ impl RelayPorts {
         let (taken, capacity) = (self.taken.load(Ordering::Relaxed), range.count() / 2);
         let is_scarce = |free| Supply { free, capacity }.is_scarce();
         matches!(requirement, PortRequirement::Any)
-            // Each port in use breaks one pair at most.
+            // Each port in use breaks at most one pair.
             && is_scarce(capacity.saturating_sub(taken))
             && is_scarce(self.count(range, Fit::Any(PortRequirement::EvenWithNext)))
             && self.count(range, Fit::Broken) >= BROKEN_MIN
@@ -152,7 +156,7 @@ impl RelayPorts {
         self.draw(range, fit, random).or_else(|| self.choose(range, fit, random))
     }
 
-    /// Takes the first port that fits of a few drawn from the range.
+    /// Claims the first fitting port of a few draws from the range.
     fn draw(&self, range: PortRange, fit: Fit, random: u64) -> Option<u16> {
         (0..DRAWS).find_map(|draw| {
             let port = range.min() + (spread(random, draw) % u64::from(range.count())) as u16;
@@ -162,14 +166,15 @@ impl RelayPorts {
         })
     }
 
-    /// Takes one of all ports that fit.
+    /// Claims a random port among all fitting ports.
     fn choose(&self, range: PortRange, fit: Fit, random: u64) -> Option<u16> {
         loop {
             let free = u64::from(self.count(range, fit));
             if free == 0 {
                 return None;
             }
-            // A round is lost only if somebody else took a port meanwhile, so somebody gets on.
+            // An iteration fails only if another worker claimed a port in the meantime. Some worker
+            // therefore always makes progress.
             let port = self.nth_fitting(range, fit, random % free);
             if let Some(port) = port.filter(|port| self.take(*port, fit.requirement())) {
                 return Some(port);
@@ -177,16 +182,15 @@ impl RelayPorts {
         }
     }
 
-    /// Returns true if a relay socket of ours is bound to a port: the only ports of ours that are
-    /// peers.
+    /// Returns true if a relay socket is bound to a port. Only such ports of this server are peers.
     #[must_use]
     pub fn is_open(&self, port: u16) -> bool {
         let (index, bit) = place(port);
         self.open[index].load(Ordering::Acquire) & bit != 0
     }
 
-    /// Returns true if a relay of ours listens for TCP on a port: the only ports of ours that are
-    /// peers by TCP.
+    /// Returns true if a relay listens for TCP on a port. Only such ports of this server are peers
+    /// over TCP.
     #[must_use]
     pub fn is_listening(&self, port: u16) -> bool {
         let (index, bit) = place(port);
@@ -199,8 +203,9 @@ impl RelayPorts {
         self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Returns the number of free ports of a range, or of free pairs. While most ports are free,
-    /// excluded ports count as free, and ports in use outside of the range as in use.
+    /// Returns the number of free ports of a range, or of free even ports or pairs. While most
+    /// ports are free, the result is approximate. Excluded ports are then treated as free, and
+    /// ports in use outside of the range reduce the result.
     pub(crate) fn free(&self, range: PortRange, requirement: PortRequirement) -> u32 {
         let free = range.count().saturating_sub(self.taken.load(Ordering::Relaxed));
         let free = if matches!(requirement, PortRequirement::Any) && free >= range.count() / 4 {
@@ -211,7 +216,7 @@ impl RelayPorts {
         free.min(self.left() / requirement.ports())
     }
 
-    /// The free ports of the `index`-th word that fit.
+    /// Returns the free ports of the `index`-th word that fit.
     fn fitting(&self, range: PortRange, fit: Fit, index: usize) -> u64 {
         let mask = range.mask(index);
         if mask == 0 {
@@ -229,7 +234,7 @@ impl RelayPorts {
         }
     }
 
-    /// The `n`-th free port that fits; `None` if there are no longer so many.
+    /// Returns the `n`-th free port that fits; `None` if fewer ports fit by now.
     fn nth_fitting(&self, range: PortRange, fit: Fit, mut n: u64) -> Option<u16> {
         for index in 0..WORDS {
             let mut fitting = self.fitting(range, fit, index);
@@ -246,7 +251,8 @@ impl RelayPorts {
         None
     }
 
-    /// Marks a port, or it and the next one, as used; false if it no longer is free.
+    /// Marks a port, or a port and the next port, as used. Returns false if a port is not free any
+    /// more.
     fn take(&self, port: u16, requirement: PortRequirement) -> bool {
         let (index, bit) = place(port);
         let bits = match requirement {
@@ -280,12 +286,12 @@ impl fmt::Debug for RelayPorts {
     }
 }
 
-/// The word and the bit of a port.
+/// Returns the word index and the bit of a port.
 const fn place(port: u16) -> (usize, u64) {
     (port as usize / BITS, 1 << (port as usize % BITS))
 }
 
-/// The `n`-th of many numbers made of one, which have nothing in common (SplitMix64).
+/// Returns the `n`-th of many unrelated numbers derived from `random` (SplitMix64).
 const fn spread(random: u64, n: u64) -> u64 {
     let mut z = random.wrapping_add((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -293,7 +299,7 @@ const fn spread(random: u64, n: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// A port in use. It is free again when the lease is dropped.
+/// Port in use. Dropping the lease frees the port.
 #[derive(Debug)]
 pub struct PortLease {
     ports: Arc<RelayPorts>,
@@ -301,7 +307,7 @@ pub struct PortLease {
 }
 
 impl PortLease {
-    /// A relay socket has been bound to the port, or listens on it.
+    /// Records that a relay socket is bound to the port, or listens on the port.
     pub(crate) fn mark_open(&self, protocol: RelayProtocol) {
         let (index, bit) = place(self.port);
         let table = match protocol {
@@ -311,13 +317,13 @@ impl PortLease {
         table[index].fetch_or(bit, Ordering::AcqRel);
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns true for a port of this address.
+    /// Returns true if the port belongs to this address.
     #[must_use]
     pub fn is_of(&self, ports: &Arc<RelayPorts>) -> bool {
         Arc::ptr_eq(&self.ports, ports)

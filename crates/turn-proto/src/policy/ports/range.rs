@@ -1,11 +1,11 @@
-//! The range of ports to claim from, and the requirement of a client.
+//! Range of ports to claim from, and port requirement of a client.
 
 use core::fmt;
 
-/// Ports in a word of the bitmap.
+/// Number of ports in a word of the bitmap.
 pub(crate) const BITS: usize = 64;
 
-/// Ports that may be allocated: `min..=max`, none of them privileged.
+/// Ports for allocations: `min..=max`, without privileged ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     min: u16,
@@ -13,41 +13,41 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// The ports above the privileged ones that IANA leaves to everybody (RFC 6335 §6), which RFC
-    /// 8656 §7.2 recommends.
+    /// IANA's dynamic ports (RFC 6335 §6), the range recommended by RFC 8656 §7.2.
     pub const DYNAMIC: Self = Self { min: 49_152, max: 65_535 };
 
-    /// The range `min..=max`; `None` if it is empty or reaches below 1024 (RFC 8656 §7.2).
+    /// Returns the range `min..=max`; `None` if the range is empty or contains ports below 1024
+    /// (RFC 8656 §7.2).
     #[must_use]
     pub const fn new(min: u16, max: u16) -> Option<Self> {
         if min < 1024 || min > max { None } else { Some(Self { min, max }) }
     }
 
-    /// The numbers `min..=max` of places that are no ports. `min` must not exceed `max`.
+    /// Returns the range `min..=max` of numbers that are not ports. `min` must not exceed `max`.
     pub(crate) const fn of_places(min: u16, max: u16) -> Self {
         debug_assert!(min <= max);
         Self { min, max }
     }
 
-    /// The first port.
+    /// Returns the first port.
     #[must_use]
     pub const fn min(self) -> u16 {
         self.min
     }
 
-    /// The last port.
+    /// Returns the last port.
     #[must_use]
     pub const fn max(self) -> u16 {
         self.max
     }
 
-    /// Returns the number of ports, 1..=64512 (of places: 65,536 at most).
+    /// Returns the number of ports, 1..=64512. A range of other numbers may have up to 65,536.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.max as u32 - self.min as u32 + 1
     }
 
-    /// The bits of the bitmap's `index`-th word that belong to the range.
+    /// Returns the bits of the bitmap's `index`-th word that belong to the range.
     pub(crate) const fn mask(self, index: usize) -> u64 {
         let first = index * BITS;
         let (min, max) = (self.min as usize, self.max as usize);
@@ -76,16 +76,16 @@ impl fmt::Display for PortRange {
 /// Port requirement of a client (EVEN-PORT, RFC 8656 §18.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRequirement {
-    /// Any port.
+    /// Any port is acceptable.
     Any,
-    /// An even port: EVEN-PORT without the R bit.
+    /// The port must be even: EVEN-PORT without the R bit.
     Even,
-    /// An even port, and the next one with it: EVEN-PORT with the R bit.
+    /// The port must be even, and the next port is claimed too: EVEN-PORT with the R bit.
     EvenWithNext,
 }
 
 impl PortRequirement {
-    /// Number of ports that it takes.
+    /// Returns the number of claimed ports.
     pub(super) const fn ports(self) -> u32 {
         match self {
             Self::Any | Self::Even => 1,

@@ -15,7 +15,7 @@ fn is_used(ports: &Arc<RelayPorts>, port: u16) -> bool {
     ports.claim(range(port, port), PortRequirement::Any, 0).is_none()
 }
 
-/// A sequence of numbers that look random (SplitMix64).
+/// Returns a sequence of numbers that look random (SplitMix64).
 fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;
@@ -56,7 +56,7 @@ fn every_port_of_a_range_is_given_once_and_none_outside() {
     }
 }
 
-/// A process that may open only so many files.
+/// A process with a limited number of files.
 #[test]
 fn no_more_ports_are_given_than_there_are_files_for() {
     let (ports, range) = (RelayPorts::new(), range(5000, 5999));
@@ -141,7 +141,7 @@ fn even_ports_and_pairs() {
     assert_eq!(ports.used(), 8);
     assert!(!is_used(&ports, 3001) && !is_used(&ports, 3010));
 
-    // Half a pair that is free is no pair.
+    // A pair with only one free port is not a pair.
     let (_even, next) = pairs.pop().unwrap();
     drop(next);
     assert_eq!(ports.claim(range(3001, 3010), PortRequirement::EvenWithNext, 0), None);
@@ -168,7 +168,7 @@ fn a_port_is_free_again_when_its_lease_is_dropped() {
 
 #[test]
 fn free_ports_are_equally_likely_however_the_others_lie() {
-    // Ten free ports: one alone behind a long run of used ones, nine side by side.
+    // Ten free ports: a single port after a long run of used ports, and nine adjacent ports.
     let ports = RelayPorts::new();
     let free: Vec<u16> = [5900].into_iter().chain(6000..6009).collect();
     let mut leases: Vec<_> = (0..1000)
@@ -202,7 +202,7 @@ fn threads_never_share_a_port_and_leave_none_behind() {
                         1 => PortRequirement::Even,
                         _ => PortRequirement::EvenWithNext,
                     };
-                    // Few ports for four threads: they meet all the time.
+                    // Few ports for four threads, which collide all the time.
                     if let Some((lease, next)) =
                         ports.claim(range(7000, 7127), wish, random(&mut seed))
                     {
@@ -232,8 +232,8 @@ fn threads_never_share_a_port_and_leave_none_behind() {
 }
 
 proptest! {
-    /// In any order of claims and returns, ports in use are exactly those of live leases, each wish
-    /// is kept, and a claim fails only when nothing fits.
+    /// Ports in use are exactly the ports of live leases, in any order of claims and returns. Each
+    /// requirement is met, and a claim fails only when no port fits.
     #[test]
     fn ports_in_use_are_those_of_live_leases(
         min in 1024u16..2000, len in 0u16..200,
@@ -305,7 +305,7 @@ fn single_ports_leave_pairs_to_others() {
     }
     let others: Vec<_> = (0..15).map(|_| claim(PortRequirement::EvenWithNext)).collect();
     assert!(others.iter().all(Option::is_some), "{} pairs are broken", pairs.len());
-    // The last ports are for all.
+    // The last ports are for all clients.
     drop(others);
     let rest: Vec<_> = std::iter::from_fn(|| claim(PortRequirement::Any)).collect();
     assert_eq!(rest.len() + leases.len(), 256);

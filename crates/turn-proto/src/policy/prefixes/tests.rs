@@ -81,7 +81,7 @@ fn numbers_are_drawn_and_not_counted() {
         held.push(claimed);
         number
     };
-    // The table, and the place in it.
+    // The table, and the slot in the table.
     let tables: Vec<_> = (0..8).map(|n: u32| number(u128::from(n) << 80) >> 16).collect();
     assert_eq!(tables, [0, 1, 2, 3, 0, 1, 2, 3]);
     let draw = |n: u32| u128::from(n.wrapping_mul(0x9E37_79B9)) << 96;
@@ -151,7 +151,8 @@ fn leases_belong_to_their_prefix() {
 }
 
 proptest! {
-    /// The number that is read from an address is the one that it was made of, whatever the length.
+    /// The number read from an address is the number that the address was made of, for any prefix
+    /// length.
     #[test]
     fn numbers_are_read_back(v6 in any::<bool>(), len in 8_u8..=112, random in any::<u128>()) {
         let network = if v6 {

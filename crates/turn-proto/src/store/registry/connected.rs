@@ -1,8 +1,9 @@
-//! Shares of allocations whose clients have a connection or a DTLS session.
+//! Shares of allocations with a client over a connection or DTLS session.
 //!
-//! The server evicts connections without an allocation from a full table, and keeps the others.
-//! Allocations take a part of the table, in which networks, accounts and realms have shares.
-//! Otherwise one account at many addresses could fill the table with connections that stay.
+//! A full table evicts connections without an allocation, and keeps the connections of allocations.
+//! Therefore only a part of the table is available to allocations, and networks, accounts and
+//! realms have shares of this part. Otherwise an account with many addresses could fill the table
+//! with connections that are never evicted.
 
 use ahash::RandomState;
 use fair_share::{Claimant, LOGGED_IN, Share, Slots};
@@ -36,12 +37,13 @@ impl ClientTable {
 #[derive(Debug)]
 pub(super) struct ConnectedSlots([Slots; ClientTable::ALL.len()]);
 
-/// Slots of one allocation. In both tables while the client moves from one to the other.
+/// Slots of one allocation. Both tables have a slot while the client moves between a connection and
+/// a DTLS session.
 #[derive(Debug, Default)]
 pub(super) struct ConnectedShares([Option<Share>; ClientTable::ALL.len()]);
 
 impl ConnectedSlots {
-    /// Slots without a limit.
+    /// Returns slots without a limit.
     pub(super) fn new(hasher: &RandomState) -> Self {
         Self(ClientTable::ALL.map(|_| Slots::new(&LOGGED_IN, u32::MAX, hasher.clone())))
     }
@@ -52,19 +54,20 @@ impl ConnectedSlots {
         dtls_sessions.set_realms_compete(compete);
     }
 
-    /// Sets the number of slots in each table. Allocations beyond it stay.
+    /// Sets the number of slots in each table. Allocations beyond the limit remain.
     pub(super) const fn set_limits(&mut self, quotas: &Quotas) {
         let [connections, dtls_sessions] = &mut self.0;
         connections.set_capacity(quotas.stream_allocations);
         dtls_sessions.set_capacity(quotas.dtls_allocations);
     }
 
-    /// Returns true if a client, at the levels at which shares limit it, may have a slot.
+    /// Returns true if a client may have a slot. `client` contains the levels at which shares limit
+    /// the client.
     pub(super) fn has_slot(&self, table: ClientTable, client: &Claimant<'_>) -> bool {
         self.0[table as usize].check(client).is_ok()
     }
 
-    /// Claims a slot, even beyond the limits, unless the allocation has one.
+    /// Claims a slot, even beyond the limits, unless the allocation already has a slot.
     pub(super) fn keep(
         &mut self,
         table: ClientTable,

@@ -1,19 +1,20 @@
-//! Workers of mobile allocations, by which a worker finds the one to ask.
+//! Workers of mobile allocations. A worker that receives a Refresh by ticket finds the allocation's
+//! worker here.
 
 use turn_types::{AllocationId, WorkerId};
 
 use super::RegistryHandle;
 
-/// The worker of a mobile allocation, whose client may move.
+/// Location of a mobile allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Location {
-    /// The worker that has it, or had it last.
+    /// Present worker of the allocation, or the last worker during a move.
     pub(super) worker: WorkerId,
-    /// It is to end as soon as a worker has it.
+    /// True if the next worker must remove the allocation on arrival.
     pub(super) ends: bool,
 }
 
-/// The registered location of an allocation; removed when it is dropped.
+/// Registered location of an allocation. Dropping the lease removes the location.
 #[derive(Debug)]
 pub(crate) struct LocationLease {
     registry: RegistryHandle,
@@ -37,7 +38,7 @@ impl LocationLease {
         self.allocation
     }
 
-    /// Registers another worker. Returns true if the allocation is to end there.
+    /// Registers another worker. Returns true if the new worker must remove the allocation.
     pub(crate) fn moved_to(&mut self, worker: WorkerId) -> bool {
         self.worker = worker;
         self.registry.with(|registry| {
@@ -52,7 +53,8 @@ impl LocationLease {
 impl Drop for LocationLease {
     fn drop(&mut self) {
         self.registry.with(|registry| {
-            // Of two copies of an allocation, at two workers, the later one counts.
+            // Two workers may have copies of an allocation. The copy registered last owns the
+            // location.
             let is_own = |found: &Location| found.worker == self.worker;
             if registry.locations.get(&self.allocation).is_some_and(is_own) {
                 registry.locations.remove(&self.allocation);

@@ -1,8 +1,8 @@
 //! Shares of ports, quotas and reservations.
 //!
-//! Allocations and reservations of each client are counted once. A request uses several tables:
-//! the ports of a family, the quotas of the server and of a realm. Each of them that is nearly full
-//! compares the count with its free part.
+//! Allocations and reservations of each client are counted once. A request uses several tables: the
+//! ports of a family, the quotas of the server, and the quotas of a realm. Each nearly full table
+//! compares this count with the free part of the table.
 
 use ahash::RandomState;
 use fair_share::{Claimant, LOGGED_IN, Shortage, Slots, Supply, UseLevel};
@@ -27,9 +27,9 @@ pub(super) struct RegistryShares {
 /// Levels at which shares limit a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LimitedLevels {
-    /// An address is one customer's.
+    /// True if an address belongs to a single customer.
     networks: bool,
-    /// An account is one user's.
+    /// True if an account belongs to a single user.
     account: bool,
 }
 
@@ -42,8 +42,8 @@ impl RegistryShares {
         }
     }
 
-    /// Checks a client's shares, for a new allocation, in the quotas of its realm and of
-    /// the server.
+    /// Checks a client's shares for a new allocation, in the quotas of the server and of the
+    /// client's realm.
     pub(super) fn check(
         &self,
         account: &Account,
@@ -65,12 +65,12 @@ impl RegistryShares {
         Ok(())
     }
 
-    /// Checks the share of a client, whose allocation is counted, in so many ports.
+    /// Checks a client's share of ports, where the client's allocation is already counted.
     pub(super) fn check_ports(&self, client: &Claimant<'_>, supply: Supply) -> Result<(), Refusal> {
         self.check_share(client, 0, supply, Refusal::PortsShare)
     }
 
-    /// Checks the share of a client, for a new allocation, in the table of its connection.
+    /// Checks a client's share for a new allocation, in the table of the client's connection.
     pub(super) fn check_table(
         &self,
         table: ClientTable,
@@ -79,7 +79,7 @@ impl RegistryShares {
         if self.connected.has_slot(table, client) { Ok(()) } else { Err(Refusal::ConnectionShare) }
     }
 
-    /// Level with the largest part of a client's use.
+    /// Returns the level with the largest part of a client's use.
     pub(super) fn largest_use(
         &self,
         account: &Account,
@@ -98,20 +98,22 @@ impl RegistryShares {
     ) -> Result<(), Refusal> {
         match self.allocations.check_supply(client, more, supply) {
             Err(Shortage::Share) => Err(refusal),
-            // A full table has another reason.
+            // A full table has a separate refusal.
             Ok(()) | Err(Shortage::Table) => Ok(()),
         }
     }
 }
 
 impl AllocationQuota {
-    /// Levels at which shares limit a client. An operator who lets an address or a user have any
-    /// number of allocations knows it as that of many customers.
+    /// Returns the levels at which shares limit a client. Without a quota for customers or users,
+    /// the operator expects many customers to share an address or account. Shares do not limit this
+    /// level then.
     pub(super) const fn limited_levels(&self) -> LimitedLevels {
         LimitedLevels { networks: self.per_customer > 0, account: self.per_account > 0 }
     }
 
-    /// Allocations that limits of their number and rate are enough for, where there are limits.
+    /// Returns the number of allocations permitted by the limits of number and rate. An absent
+    /// limit has no item.
     fn supplies(&self, max: u32, rate_max: u64, held: Held) -> impl Iterator<Item = Supply> {
         let free = max.saturating_sub(held.allocations);
         let by_number = (max > 0).then_some(Supply { free, capacity: max });
@@ -125,7 +127,7 @@ impl AllocationQuota {
 }
 
 impl LimitedLevels {
-    /// The client as shares limit it.
+    /// Returns the client with the levels that shares limit.
     pub(super) fn claimant(self, account: &Account, customer: Prefix) -> Claimant<'_> {
         let client = if self.networks {
             Claimant::at(customer.first())
@@ -136,7 +138,7 @@ impl LimitedLevels {
     }
 }
 
-/// The client as it is counted.
+/// Returns the client with the levels that shares count.
 pub(super) fn claimant(account: &Account, customer: Prefix) -> Claimant<'_> {
     LimitedLevels { networks: true, account: true }.claimant(account, customer)
 }

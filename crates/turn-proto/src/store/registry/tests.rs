@@ -35,7 +35,7 @@ fn customer(last: u8) -> Prefix {
     Prefix::customer([198, 51, 100, last].into())
 }
 
-/// The same at one customer.
+/// Takes a quota at one customer.
 fn take_quota(
     registry: &RegistryHandle,
     account: Account,
@@ -70,7 +70,7 @@ fn reservation(ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
     reservation_of("", ports, expires)
 }
 
-/// A reservation of a customer of its own.
+/// Returns a reservation of a separate customer for each name.
 fn reservation_of(name: &str, ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
     let (lease, _) = ports.claim(PortRange::DYNAMIC, PortRequirement::Any, 7).unwrap();
     let relayed = RelayedAddr(([192, 0, 2, 1], lease.port()).into());
@@ -150,7 +150,7 @@ fn rates_add_up_to_those_of_the_realm_and_of_the_server() {
     assert_eq!(refused(elsewhere("b"), quota), Refusal::BandwidthQuota, "5 of 35 are left");
     let slower = AllocationQuota { rate: 5, ..quota };
     held.push(take_quota(&registry, elsewhere("b"), slower).unwrap());
-    // What is given back is what was taken, whatever the rate is now.
+    // The released rate is the rate taken, regardless of the present rate.
     held.remove(0);
     held.push(take_quota(&registry, account("c"), quota).unwrap());
     drop(held);
@@ -299,7 +299,7 @@ fn a_site_leaves_reservations_to_others() {
         tokens.clone().find(|token| reserve_at(site + (u128::from(*token) << 64), *token).is_err());
     assert!(refused.is_some_and(|token| token > tokens.end / 2), "{refused:?}");
     assert_eq!(reserve_at(0x2001_0db9 << 96, tokens.end), Ok(()));
-    // Redeemed and expired ones take no places.
+    // Redeemed and expired reservations take no slots.
     assert!(registry.redeem(0_u64.to_be_bytes(), anybody, at(1)).is_some());
     let held = || {
         read(&registry, |registry| registry.shares.as_ref().unwrap().reservations.held() as usize)
@@ -340,7 +340,7 @@ fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     let take = |name: &str, last| {
         registry.take_quota(account(name), customer(last), Transport::Udp, quota)
     };
-    // Bare time stamps: an account each.
+    // Bare time stamps: each is a separate account.
     let first = take("1900000000", 1).unwrap();
     let _second = take("1900000001", 1).unwrap();
     assert_eq!(take("1900000002", 1).unwrap_err(), Refusal::AddressQuota);
@@ -350,7 +350,7 @@ fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     assert_eq!(read(&registry, |registry| registry.customers.len()), 2);
 }
 
-/// Copies of an allocation that moves during a hand-over come to both workers, in any order.
+/// Copies of an allocation that moves during a hand-over arrive at both workers, in any order.
 #[test]
 fn of_two_places_of_an_allocation_the_later_one_counts() {
     let registry = shared();

@@ -19,7 +19,7 @@ pub type Board = Rc<RefCell<Vec<PeerAddr>>>;
 
 const BOARD_MAX: usize = 8;
 
-/// A client that behaves, more or less: it allocates, talks, changes its mind.
+/// Client that mostly behaves: it allocates, talks, and changes its mind.
 pub struct ClientNode {
     pub client: Client,
     me: SocketAddr,
@@ -105,7 +105,7 @@ impl ClientNode {
         (!self.gone).then(|| timeout.map_or(self.next, |timeout| timeout.min(self.next)))
     }
 
-    /// Requests may be refused here for lack of room: then there will be another time.
+    /// Requests may be refused here for lack of space. The client tries again later.
     fn act(&mut self, now: Instant, out: &mut Outbox) {
         if self.client.allocation().is_none() {
             if self.rng.below(10) == 0 {

@@ -1,4 +1,4 @@
-//! An attacker, and the traffic that it sees.
+//! Attacker, with the traffic that the attacker observes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -82,7 +82,7 @@ impl HostileNode {
             _ => {
                 let mut junk = self.rng.bytes(len);
                 if let Some(first) = junk.first_mut() {
-                    // Let it get past the first look more often than one in four.
+                    // Pass the first check more often than one time in four.
                     *first &= *self.rng.pick(&[0xFF, 0x7F, 0x4F, 0x03, 0x01]);
                 }
                 Packet::udp(me, listener, junk)

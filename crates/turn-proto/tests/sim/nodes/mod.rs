@@ -14,7 +14,7 @@ pub use hostile::{HostileNode, SharedTap};
 pub use peer::PeerNode;
 pub use server::{ServerNode, Surroundings};
 
-/// One host of any kind.
+/// Host of any kind.
 pub enum Node {
     Server(Box<ServerNode>),
     Client(Box<ClientNode>),

@@ -1,8 +1,8 @@
-//! Payloads that show whether they arrived as they were sent.
+//! Payloads that show whether they arrived unchanged.
 
 use netsim::Rng;
 
-/// A payload that says of itself whether it is whole.
+/// Returns a payload that contains a check of its completeness.
 pub fn whole_payload(rng: &mut Rng) -> Vec<u8> {
     let len = match rng.below(10) {
         0 => return Vec::new(),

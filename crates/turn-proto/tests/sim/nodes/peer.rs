@@ -16,7 +16,7 @@ pub struct PeerNode {
     pub me: SocketAddr,
     rng: Rng,
     clean: bool,
-    /// Relayed addresses that were heard of.
+    /// Known relayed addresses.
     relays: Vec<SocketAddr>,
     pub next: Option<Instant>,
     pub received: u32,
@@ -51,7 +51,7 @@ impl PeerNode {
         out.send(Packet::udp(from, packet.src, payload));
     }
 
-    /// Speaks unasked, also to relays that are gone by now.
+    /// Sends without a request, also to relays that may have closed.
     pub fn wake(&mut self, now: Now, out: &mut Outbox) {
         self.next = Some(
             now.instant + Duration::from_secs(5) + self.rng.duration_below(Duration::from_secs(40)),

@@ -1,4 +1,4 @@
-//! The server, and how well its surroundings serve it.
+//! Server, and the quality of its environment.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::sim::setup::{listeners, look_up};
 pub struct Surroundings {
     /// The longest that a look-up or the opening of a socket takes.
     pub delay_max: Duration,
-    /// A port turns out to be somebody else's.
+    /// Chance that another process owns a port.
     pub port_taken: Chance,
     /// No socket can be opened.
     pub exhausted: Chance,
-    /// The user database cannot say.
+    /// Chance that the user database is unavailable.
     pub unavailable: Chance,
     /// No answer ever comes.
     pub silent: Chance,
@@ -30,7 +30,7 @@ pub struct ServerNode {
     surroundings: Surroundings,
     rng: Rng,
     tap: SharedTap,
-    /// Answers to commands that are on their way.
+    /// Results of commands that are on their way.
     answers: Vec<(Instant, Event)>,
     pub violation: Option<String>,
 }
@@ -141,7 +141,7 @@ impl ServerNode {
         }
     }
 
-    /// An answer to a request that never was, as a confused user database would give it.
+    /// Delivers a result for a request that never existed, as a confused user database would.
     pub fn confuse(&mut self, now: Now, pending: PendingId, out: &mut Outbox) {
         let answer = UserAnswer::Unknown;
         let sent = self.driver.answer(now, Event::UserFound { pending, answer });

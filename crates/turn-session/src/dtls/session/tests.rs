@@ -1,4 +1,4 @@
-//! A session, and a client with its keys.
+//! An established session, and a client with the same keys.
 
 use super::*;
 use crate::aead::{Cipher, FixedPart, KeyBytes};
@@ -73,21 +73,21 @@ impl Ends {
         }
     }
 
-    /// The client sends a record.
+    /// Sends a record from the client to the session.
     fn hears(&mut self, content: u8, plaintext: &[u8]) -> Reception {
         let mut record = Vec::new();
         self.client.seal(content, plaintext, &mut record).unwrap();
         self.takes(&record)
     }
 
-    /// The datagrams that the session has sent.
+    /// Returns the datagrams that the session has sent.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let sent = self.exchange.datagrams().map(<[u8]>::to_vec).collect();
         self.exchange.clear();
         sent
     }
 
-    /// The alerts that it has sent.
+    /// Returns the alerts that the session has sent.
     fn alerts(&mut self) -> Vec<Vec<u8>> {
         let opened = self.sent().into_iter().map(|datagram| {
             let (record, _) = take_record(&datagram).unwrap();
@@ -130,7 +130,7 @@ fn a_repeated_finished_is_answered_a_few_times_and_until_there_is_data() {
     assert!(ends.sent().is_empty(), "the client has it");
 }
 
-/// A flight of a client can be a single datagram that starts with unencrypted records.
+/// A client's flight can be a single datagram that starts with unencrypted records.
 #[test]
 fn a_finished_behind_other_messages_of_its_flight_is_answered() {
     let mut ends = Ends::new();
@@ -204,7 +204,7 @@ fn keys_protect_no_more_than_they_may() {
     assert_eq!(ends.session.write(b"three", &mut ends.exchange), Ok(()));
     assert_eq!(ends.sent().len(), 1);
     assert_eq!(ends.session.write(b"more", &mut ends.exchange), Err(NotSent));
-    // The following record of the client ends the session.
+    // The client's next record closes the session.
     assert_eq!(ends.hears(APPLICATION_DATA, b"x"), Reception::End(DtlsEnd::KeysUsedUp));
     ends.session.close(&mut ends.exchange);
     assert_eq!(ends.alerts(), [[WARNING, CLOSE_NOTIFY]], "the client may begin anew");

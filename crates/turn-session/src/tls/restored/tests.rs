@@ -1,4 +1,4 @@
-//! Records that no well-behaved client sends, from one with the same keys.
+//! Records that no well-behaved client sends, from a client with valid keys.
 
 use proptest::prelude::*;
 use rustls::AlertDescription as Alert;
@@ -32,7 +32,7 @@ fn state(version: Version, cipher: Cipher, sequence: u64) -> TlsState {
     }
 }
 
-/// Both ends: the client is the same in reverse.
+/// Both sides of a connection. The client uses the same type with reversed directions.
 struct Ends {
     server: Restored,
     client: Restored,
@@ -50,14 +50,14 @@ impl Ends {
         Self::at(version, Cipher::Aes128Gcm, 7)
     }
 
-    /// A record of the client.
+    /// Encrypts a record of the client.
     fn record(&mut self, kind: Kind, plaintext: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         self.client.writing.seal(kind, plaintext, &mut out);
         out
     }
 
-    /// The server takes records.
+    /// Passes records to the server.
     fn take(&mut self, records: &[u8]) -> Result<Vec<u8>, TlsError> {
         let mut room = vec![0; 40_000];
         let len = self.server.take(records, &mut room)?;
@@ -65,13 +65,13 @@ impl Ends {
         Ok(room)
     }
 
-    /// The server takes one record.
+    /// Passes one record to the server.
     fn takes(&mut self, kind: Kind, plaintext: &[u8]) -> Result<Vec<u8>, TlsError> {
         let record = self.record(kind, plaintext);
         self.take(&record)
     }
 
-    /// The alerts that the server has sent.
+    /// Returns the alerts that the server has sent.
     fn alerts(&mut self) -> Vec<(u8, Alert)> {
         let (mut sent, mut alerts) = (&self.server.unwritten[..], Vec::new());
         while !sent.is_empty() {
@@ -87,7 +87,7 @@ impl Ends {
         alerts
     }
 
-    /// The server has failed with this alert, and nothing follows.
+    /// Asserts that the server has failed with this alert, and that nothing follows.
     #[track_caller]
     fn assert_failed(&mut self, alert: Alert) {
         assert_eq!(self.alerts(), [(2, alert)]);
@@ -107,7 +107,7 @@ fn the_longest_record_is_taken_and_a_longer_one_refused() {
         let refused = ends.takes(Kind::Data, &[&longest[..], b"1"].concat()).unwrap_err();
         assert_eq!(refused, Error::PeerSentOversizedRecord.into());
         ends.assert_failed(Alert::RecordOverflow);
-        // By its header alone.
+        // The header is sufficient for the error.
         let mut ends = Ends::new(version);
         ends.take(&[23, 3, 3, 0x48, 0, 1]).unwrap_err();
         ends.assert_failed(Alert::RecordOverflow);
@@ -127,7 +127,7 @@ fn every_bit_of_a_record_counts() {
             assert_eq!(ends.server.write(b"no more"), 0);
         }
         assert_eq!(Ends::at(version, cipher, 300).take(&record).unwrap(), b"data");
-        // Another position is another nonce.
+        // Another sequence number means another nonce.
         Ends::at(version, cipher, 301).take(&record).unwrap_err();
     }
 }
@@ -273,7 +273,7 @@ fn a_key_is_used_up_to_its_limit() {
         .flat_map(|version| [(version, Cipher::Aes128Gcm), (version, Cipher::Aes256Gcm)])
     {
         let mut ends = Ends::at(version, cipher, GCM_RECORDS_MAX - 2);
-        // In one call, across the limit.
+        // A single call that crosses the limit.
         let records = vec![7; 3 * PLAINTEXT_MAX];
         assert_eq!(ends.server.write(&records), 2 * PLAINTEXT_MAX);
         let sent = std::mem::take(&mut ends.server.unwritten);

@@ -1,5 +1,6 @@
-//! Questions in flight to the authorizer: those that the service answers promptly, in a window, and
-//! those that hang for single clients or all. Shares of the window and of the questions that hang.
+//! Questions in flight to the authorizer. Questions that the service answers promptly are limited
+//! by a window. Questions that hang, for single clients or for all, are counted separately. Clients
+//! have shares of both.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,61 +16,64 @@ use super::slow_networks::SlowNetworks;
 use super::votes::Votes;
 use crate::authorizer::kept::{claimant, network};
 
-/// Maximum number of open questions, each with a connection, without overtaken ones. With an answer
-/// in 10 ms they are 12,800 a second.
+/// Maximum number of open questions without overtaken questions, each with a connection. With an
+/// answer in 10 ms the service gets up to 12,800 questions per second.
 pub(super) const OPEN_MAX: u32 = 128;
 
-/// Maximum number of overtaken questions, each with a connection until its deadline: 40 a second
-/// with a deadline of 3 s.
+/// Maximum number of overtaken questions, each with a connection until its deadline. With a
+/// deadline of 3 s the maximum corresponds to 40 questions per second.
 const OVERTAKEN_MAX: u32 = 128;
 
-/// Part of the window for one account, as a divisor: the questions of one account may be slow. The
-/// same part of the overtaken questions.
+/// Divisor of the window that defines the share of one account, because the questions of one
+/// account may be slow. The divisor also applies to the overtaken questions.
 pub(super) const ACCOUNT_SHARE: u32 = 8;
 
-/// Number of open questions of an account without a quick answer so far: nothing is known of it.
-/// Each further quick answer in a row permits one more, up to the part of an account.
+/// Number of open questions of an account without a quick answer so far, whose behaviour is
+/// unknown. Each further consecutive quick answer permits one more, up to the share of an account.
 pub(super) const NEW_ACCOUNT_MAX: u32 = 2;
 
-/// Maximum number of late questions of one account that keep their slots: the connections of
-/// further ones are closed at their deadlines.
+/// Maximum number of late questions of one account that retain their slots. The connections of
+/// further late questions are closed at their deadlines.
 const LATE_OF_ACCOUNT_MAX: usize = 2;
 
-/// Part of the window for one address, as a divisor. The service may hang for all accounts of one
-/// client; other clients of the network get the remaining slots. The same part of the overtaken
-/// questions.
+/// Divisor of the window that defines the share of one address. The service may hang for all
+/// accounts of one client, and other clients of the network get the remaining slots. The divisor
+/// also applies to the overtaken questions.
 const ADDRESS_SHARE: u32 = 2;
 
-/// Part of the window for the questions of all slow accounts together, as a divisor, overtaken ones
-/// included: the service may have few workers, each of which takes seconds for these.
+/// Divisor of the window that defines the share of all slow accounts together, including overtaken
+/// questions. The service may have few workers, each of which takes seconds for such questions.
 const SLOW_SHARE: u32 = 4;
 
-/// Part of the overtaken questions for slow accounts, as a divisor.
+/// Divisor of the overtaken questions that defines the share of all slow accounts.
 const SLOW_OVERTAKEN_SHARE: u32 = 2;
 
-/// Part of the window for realms with fewer open questions than that part, beyond the window, as a
-/// divisor. The service may hang for all clients of one realm, which then have the window.
+/// Divisor of the window that defines the number of additional slots for realms. A realm with fewer
+/// open questions than that number may use them. The service may hang for all clients of one realm,
+/// which then fill the window.
 const REALM_SHARE: u32 = 2;
 
-/// Part of these slots for realms without an open question, as a divisor.
+/// Divisor of these additional slots that defines the number reserved for realms without an open
+/// question.
 const NEW_REALM_SHARE: u32 = 4;
 
-/// Number of probes before their interval grows: the service may hang for the clients of many
-/// addresses, and each probe is of another address.
+/// Number of probes before their interval grows. The service may hang for the clients of many
+/// addresses, and each probe concerns another address.
 const PROBES_MIN: u32 = 16;
 
-/// Longest interval between probes of a service that hangs. A service that hangs for two minutes
-/// then gets 60 probes.
+/// Maximum interval between probes of a service that hangs. A service that hangs for two minutes
+/// gets 60 probes at this interval.
 const PROBE_EVERY_MAX: Duration = Duration::from_secs(2);
 
-/// Questions that the service has, with a connection each.
+/// Questions that the service has received and not answered, with a connection each.
 ///
-/// An unanswered question is overtaken if a later question has an answer and it is older than
-/// [`Window::hangs_after`], or if a later question has a quick answer and it is older than
-/// [`SlowAccounts::slow_after`]: the service hangs for this question only. Overtaken questions do
-/// not use the window: clients of the same network do not wait for them.
+/// An unanswered question is overtaken in two cases. Either a later question has an answer, and the
+/// unanswered question is older than [`Window::hangs_after`]. Or a later question has a quick
+/// answer, and the unanswered question is older than [`SlowAccounts::slow_after`]. In both cases
+/// the service hangs for this question only. Overtaken questions do not occupy the window, so
+/// clients of the same network do not wait for them.
 ///
-/// Slow accounts share a part of the window and of the overtaken questions among themselves.
+/// Slow accounts have a common share of the window and of the overtaken questions.
 #[derive(Debug)]
 pub(super) struct InFlight {
     /// Shares of prompt and late questions.
@@ -80,7 +84,7 @@ pub(super) struct InFlight {
     accounts: SlowAccounts,
     networks: SlowNetworks,
     votes: Votes,
-    /// Number of open questions that the service answers promptly.
+    /// Limit of the number of open questions that the service answers promptly.
     window: Window,
     /// Open questions before their deadlines.
     prompt: BTreeMap<QuestionNumber, SentQuestion>,
@@ -92,17 +96,17 @@ pub(super) struct InFlight {
     probes: u32,
 }
 
-/// An open question with its slot.
+/// Open question with its slot.
 #[derive(Debug)]
 struct SentQuestion {
     applicant: Applicant,
     opened: Instant,
     share: Share,
-    /// True for an account that was slow before.
+    /// True if the account was slow when the question was sent.
     is_slow: bool,
 }
 
-/// A question without its slot.
+/// Question whose slot has been released.
 #[derive(Debug)]
 struct EndedQuestion {
     applicant: Applicant,
@@ -110,18 +114,18 @@ struct EndedQuestion {
     was_slow: bool,
 }
 
-/// A late question with its slot.
+/// Late question with its slot.
 #[derive(Debug)]
 struct LateQuestion {
     number: QuestionNumber,
     applicant: Applicant,
     share: Share,
     is_slow: bool,
-    /// Sender whose drop stops the wait.
+    /// Sender that stops the wait for an answer when dropped.
     _wait: oneshot::Sender<()>,
 }
 
-/// Shares of slow accounts, and those of others.
+/// Shares of slow accounts, and shares of other accounts.
 #[derive(Debug)]
 struct Tables {
     slow: Slots,
@@ -132,7 +136,8 @@ impl Tables {
     fn new(capacity: u32) -> Self {
         let slots = || {
             let mut slots = Slots::new(&LOGGED_IN, capacity, system_hasher());
-            // Realms have slots beyond the window instead: the only realm with questions has all.
+            // The only realm with questions may use all slots. Other realms have additional slots
+            // beyond the window instead.
             slots.set_realms_compete(false);
             slots
         };
@@ -151,33 +156,33 @@ impl Tables {
         self.slow.held() + self.others.held()
     }
 
-    /// Number of entries of an account in both.
+    /// Returns the number of entries of an account in both tables.
     fn held_by_account(&self, claimant: &Claimant<'_>) -> u32 {
         self.slow.held_by_account(claimant) + self.others.held_by_account(claimant)
     }
 
-    /// Number of entries of a realm in both.
+    /// Returns the number of entries of a realm in both tables.
     fn held_by_realm(&self, claimant: &Claimant<'_>) -> u32 {
         self.slow.held_by_realm(claimant) + self.others.held_by_realm(claimant)
     }
 }
 
-/// The part of a supply for slow accounts, which hold so many entries.
+/// Returns the part of a supply that slow accounts may use, of which `held` entries are in use.
 fn part_for_slow(whole: Supply, held: u32, share: u32) -> Supply {
     let capacity = (whole.capacity / share).max(1);
     Supply { free: whole.free.min(capacity.saturating_sub(held)), capacity }
 }
 
-/// Waiting questions among which the next is searched.
+/// Set of waiting questions that are searched for the next question.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Search {
-    /// The first of all.
+    /// The first questions of the queue.
     Queue,
-    /// The first of each realm.
+    /// The first questions of each realm.
     Realms,
 }
 
-/// Decides for a waiting question whether it may be open.
+/// Predicate that returns true if a waiting question of a client may be opened.
 pub(super) type MayOpen<'a> = &'a mut dyn FnMut(&Applicant) -> bool;
 
 impl InFlight {
@@ -196,8 +201,8 @@ impl InFlight {
         }
     }
 
-    /// Takes a waiting question that may be open now. `pop` removes the first waiting question for
-    /// which its argument returns true.
+    /// Removes and returns a waiting question that may be opened now. `pop` removes the first
+    /// waiting question for which its argument returns true.
     pub(super) fn choose<T>(
         &mut self,
         now: Instant,
@@ -213,7 +218,7 @@ impl InFlight {
     }
 
     /// Moves overtaken questions from the window. A question remains in the window if its client
-    /// has a full share of the overtaken questions.
+    /// has used its share of the overtaken questions.
     fn overtake(&mut self, now: Instant) {
         let Self { window, accounts, prompt, .. } = self;
         let (hangs_after, slow_after) = (window.hangs_after(), accounts.slow_after());
@@ -250,7 +255,7 @@ impl InFlight {
         }
     }
 
-    /// Takes a waiting question within the window and the shares of its client.
+    /// Removes and returns a waiting question within the window and the shares of its client.
     fn choose_by_share<T>(
         &mut self,
         now: Instant,
@@ -260,13 +265,13 @@ impl InFlight {
         let free = window.size().saturating_sub(prompt.len());
         let [free, capacity] =
             [free, window.whole_size()].map(|slots| u32::try_from(slots).unwrap_or(u32::MAX));
-        // Shares of the window, which is smaller than the table for a slow service.
+        // Shares are computed from the window, which is smaller than the table for a slow service.
         let supply = Supply { free: free.min(OPEN_MAX.saturating_sub(open.held())), capacity };
         if supply.free == 0 {
             return None;
         }
         let mut is_held_back = false;
-        // The first questions may be of accounts whose others are open.
+        // The first waiting questions may belong to accounts that have used their shares.
         let next = pop(&mut |applicant| {
             let is_slow = self.accounts.has(applicant, now);
             is_held_back |= !is_slow && {
@@ -281,7 +286,8 @@ impl InFlight {
         next
     }
 
-    /// Takes a waiting question beyond the window, of a realm with few open questions.
+    /// Removes and returns a waiting question of a realm with few open questions, beyond the
+    /// window.
     fn choose_in_realms<T>(
         &mut self,
         now: Instant,
@@ -308,9 +314,10 @@ impl InFlight {
         })
     }
 
-    /// Checks the shares of a client. A slow account has one question at a time, any other the
-    /// part of an account, and few before its answers, overtaken ones included: the service may
-    /// work on all of them. A new account waits while its network has many slow questions.
+    /// Checks the shares of a client. A slow account may have one question at a time. Other
+    /// accounts have the share of an account, which is small before quick answers. Overtaken
+    /// questions are included, because the service may process them. A new account waits while its
+    /// network has many slow questions.
     fn may_be_open(&self, applicant: &Applicant, now: Instant, supply: Supply) -> bool {
         let claimant = claimant(applicant);
         let held = self.open.held_by_account(&claimant) + self.overtaken.held_by_account(&claimant);
@@ -327,11 +334,11 @@ impl InFlight {
             && networks_have_share(&self.open.slow, &claimant, supply)
     }
 
-    /// Takes a waiting question beyond the shares, if all questions in flight hang. The service may
-    /// hang for their clients only, and nothing is known until another client's question is
-    /// answered: one of an account without a question in flight, where possible in another network.
-    /// After [`PROBES_MIN`] probes without a response, the interval doubles: a service
-    /// that hangs for all gets few.
+    /// Removes and returns a waiting question beyond the shares, if all questions in flight hang.
+    /// The service may hang for the clients of these questions only, which a question of another
+    /// client shows. The account must have no question in flight. Accounts in other networks are
+    /// preferred. After [`PROBES_MIN`] probes without a response, the interval doubles with each
+    /// probe, because a service that hangs for all should get few questions.
     fn choose_probe<T>(
         &mut self,
         now: Instant,
@@ -341,7 +348,7 @@ impl InFlight {
         if open.held() >= OPEN_MAX {
             return None;
         }
-        // Questions of slow accounts hang, as is known.
+        // Slow accounts are expected to hang.
         let newest = prompt.values().rev().find(|question| !question.is_slow);
         let newest = newest.map(|question| question.opened);
         let factor = 1_u32.checked_shl(probes.saturating_sub(PROBES_MIN)).unwrap_or(u32::MAX);
@@ -364,7 +371,7 @@ impl InFlight {
         };
         let is_new =
             |applicant: &Applicant| !networks.contains(&network(applicant)) && is_other(applicant);
-        // Most may be of one realm.
+        // Most open questions may belong to one realm.
         let is_of_few = |applicant: &Applicant| {
             2 * open.held_by_realm(&claimant(applicant)) < open.held() && is_new(applicant)
         };
@@ -374,7 +381,7 @@ impl InFlight {
         let next = next
             .or_else(|| pop(Search::Queue, &mut |applicant| is_elsewhere(applicant)))
             .or_else(|| pop(Search::Queue, &mut |applicant| is_other(applicant)));
-        // All may have one account.
+        // All clients may have one account.
         let next = match next {
             None if prompt.is_empty() => pop(Search::Queue, &mut |applicant| has_none(applicant))
                 .or_else(|| pop(Search::Queue, &mut |applicant| !accounts.has(applicant, now))),
@@ -384,7 +391,7 @@ impl InFlight {
         Some(next)
     }
 
-    /// Opens a question.
+    /// Records a question as open, and returns its number.
     pub(super) fn open(&mut self, applicant: &Applicant, now: Instant) -> QuestionNumber {
         let number = self.window.send();
         let is_slow = self.accounts.has(applicant, now);
@@ -410,7 +417,8 @@ impl InFlight {
         if is_slow && was_slow || !has_vote {
             self.window.note_one(number);
         } else {
-            // A response to an overtaken question counts: it shows if the service is slow for most.
+            // The response to an overtaken question is recorded as well, because it shows if the
+            // service is slow for most questions.
             self.window.note(number, time, in_flight);
         }
         self.probes = 0;
@@ -421,7 +429,7 @@ impl InFlight {
         }
     }
 
-    /// Releases the slot of a question that was not put to the service.
+    /// Releases the slot of a question that was not sent to the service.
     pub(super) fn withdraw(&mut self, number: QuestionNumber) {
         drop(self.remove(number));
     }
@@ -435,8 +443,9 @@ impl InFlight {
         self.window.fail(in_flight);
     }
 
-    /// Notes a missed deadline. A late question keeps its slot until
-    /// [`close_late`](Self::close_late), or until it is lost. The returned receiver then fails.
+    /// Records a missed deadline. A late question retains its slot until
+    /// [`close_late`](Self::close_late), or until the question is lost. The returned receiver fails
+    /// in the latter case.
     pub(super) fn miss(&mut self, number: QuestionNumber, now: Instant) -> oneshot::Receiver<()> {
         let (_wait, lost) = oneshot::channel();
         let in_flight = self.in_flight_with(number);
@@ -473,7 +482,7 @@ impl InFlight {
         lost
     }
 
-    /// Releases the slot of a late question, unless it was released before.
+    /// Releases the slot of a late question, unless the slot has already been released.
     pub(super) fn close_late(&mut self, number: QuestionNumber) {
         let position = self.late.iter().position(|late| late.number == number);
         if let Some(late) = position.and_then(|position| self.late.remove(position)) {
@@ -482,7 +491,7 @@ impl InFlight {
         }
     }
 
-    /// Number of late questions of an account.
+    /// Returns the number of late questions of an account.
     fn late_of_account(&self, applicant: &Applicant) -> usize {
         let Applicant { realm, account, .. } = applicant;
         let is_own = |late: &&LateQuestion| {
@@ -491,15 +500,15 @@ impl InFlight {
         self.late.iter().filter(is_own).count()
     }
 
-    /// Number of questions of slow accounts that the service may work on. If all of them are late,
-    /// one fewer: slow accounts get one more, as a service gets one that is silent.
+    /// Returns the number of questions of slow accounts that the service may process. Returns 0 if
+    /// all of them are late: slow accounts then get one more question, as a silent service does.
     fn slow_held(&self) -> u32 {
         let held = self.open.slow.held() + self.overtaken.slow.held();
         let mut before_deadline = self.prompt.values().chain(self.hanging.values());
         if before_deadline.any(|question| question.is_slow) { held } else { 0 }
     }
 
-    /// Number of questions in the window, including this question even if overtaken.
+    /// Returns the number of questions in the window, including this question even if overtaken.
     fn in_flight_with(&self, number: QuestionNumber) -> usize {
         self.prompt.len() + usize::from(self.hanging.contains_key(&number))
     }
@@ -516,13 +525,15 @@ impl InFlight {
     }
 }
 
-/// Checks the shares of a client in a table, or in the part of it that is in use.
+/// Returns true if a client has not used up its share of a table. `supply` limits the shares to the
+/// part of the table in use.
 fn has_share(slots: &Slots, claimant: &Claimant<'_>, supply: Supply) -> bool {
     let of_account = (supply.capacity / ACCOUNT_SHARE).max(1);
     networks_have_share(slots, claimant, supply) && slots.held_by_account(claimant) < of_account
 }
 
-/// The same without the part of one account, which may be small while most of the table is free.
+/// Returns true if a client's networks have not used their shares. The account's share is not
+/// checked, because that share may be small while most of the table is free.
 fn networks_have_share(slots: &Slots, claimant: &Claimant<'_>, supply: Supply) -> bool {
     slots.held_by(claimant) < supply.capacity.div_ceil(ADDRESS_SHARE)
         && slots.check_supply(claimant, 1, supply).is_ok()
@@ -530,7 +541,7 @@ fn networks_have_share(slots: &Slots, claimant: &Claimant<'_>, supply: Supply) -
 
 #[cfg(test)]
 impl InFlight {
-    /// Questions in flight to a service that has answered many promptly.
+    /// Creates questions in flight to a service that has answered many questions promptly.
     pub(super) fn prompt() -> Self {
         let mut questions = Self::new();
         for _ in 0..20 * OPEN_MAX {
@@ -548,7 +559,7 @@ impl InFlight {
         self.late.len()
     }
 
-    /// Number of questions that the service has.
+    /// Returns the number of questions that the service has received and not answered.
     pub(super) const fn held(&self) -> u32 {
         self.open.held() + self.overtaken.held()
     }

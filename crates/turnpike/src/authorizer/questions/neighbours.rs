@@ -14,13 +14,13 @@ mod rate_limit;
 mod realms;
 mod slow_accounts;
 
-/// Number of ticks in a second, before the deadline of a question, and between two searches of the
+/// Numbers of ticks in a second, before the deadline of a question, and between two checks of the
 /// queue without another event.
 const TICKS: u32 = 100;
 const DEADLINE: u32 = 3 * TICKS;
 const WATCH_EVERY: u32 = TICKS / 10;
 
-/// Time before the service answers questions of slow accounts, in ticks.
+/// Time in ticks after which the service answers questions of slow accounts.
 const SLOW: u32 = DEADLINE / 10 * 9;
 
 /// Clients with accounts that are named for the behaviour of the service. Hanging and slow accounts
@@ -29,20 +29,20 @@ struct Neighbours {
     questions: Questions,
     now: Instant,
     tick: u32,
-    /// Time before a hanging service closes the connection, in ticks.
+    /// Time in ticks after which a hanging service closes the connection.
     hangs_for: u32,
-    /// Time before the service answers prompt questions, in ticks.
+    /// Time in ticks after which the service answers prompt questions.
     answers_after: u32,
-    /// Responds at random times, with this mean.
+    /// Generator of random response times with mean `answers_after`, if times are random.
     is_random: Option<Random>,
-    /// Open and late questions with their ages.
+    /// Open and late questions with ages in ticks.
     open: Vec<(OpenQuestion, u32)>,
     late: Vec<(QuestionNumber, u32, oneshot::Receiver<()>)>,
     /// Hanging and slow accounts with a waiting or open question.
     pending: BTreeSet<String>,
-    /// Largest number of open and late questions.
+    /// Maximum number of open and late questions so far.
     open_max: usize,
-    /// Outcomes of questions in the network of the hanging accounts, and in others.
+    /// Outcomes of questions in the network of the hanging accounts, and in other networks.
     neighbours: Outcomes,
     others: Outcomes,
 }
@@ -58,7 +58,7 @@ impl Random {
     }
 }
 
-/// Number of questions with and without a response, and of those that waited for half a second.
+/// Number of questions with and without a response, and of questions that waited for half a second.
 #[derive(Debug, Default)]
 struct Outcomes {
     served: u32,
@@ -115,7 +115,8 @@ impl Neighbours {
         }
     }
 
-    /// Ten questions per second in the network of the hanging accounts, and ten in others.
+    /// Sends ten questions per second in the network of the hanging accounts, and ten in other
+    /// networks.
     fn push_prompt(&mut self) {
         let number = self.tick / 10;
         match self.tick % 10 {
@@ -164,7 +165,7 @@ impl Neighbours {
         }
     }
 
-    /// Responds to prompt questions that are old enough, and to no other. Opens waiting questions.
+    /// Responds to prompt and slow questions that are old enough. Opens waiting questions.
     fn advance(&mut self) {
         let mut is_due = self.tick.is_multiple_of(WATCH_EVERY) || self.tick.is_multiple_of(5);
         for (question, age) in std::mem::take(&mut self.open) {
@@ -172,7 +173,7 @@ impl Neighbours {
             let hangs = account.starts_with("hanging");
             let answers_after = match account.strip_prefix("slow ") {
                 None if account.starts_with("quick") => 0,
-                // Not all in one moment.
+                // Spreads the responses over several ticks.
                 Some(number) => SLOW + number.parse::<u32>().map_or(0, |number| number * 7 % 20),
                 None => self.answers_after,
             };
@@ -219,7 +220,7 @@ impl Neighbours {
     }
 }
 
-/// During the flood of one address, and after it.
+/// Covers the time during the flood of one address, and after the flood.
 #[test]
 fn an_address_for_which_the_service_hangs_leaves_slots_to_its_neighbours() {
     let mut world = Neighbours::new(20 * TICKS);
@@ -233,7 +234,7 @@ fn an_address_for_which_the_service_hangs_leaves_slots_to_its_neighbours() {
     assert_eq!((world.neighbours.percent(), world.others.percent()), (100, 100));
 }
 
-/// Several addresses of one network, at a service that holds connections for minutes. No other
+/// Several addresses of one network query a service that holds connections for minutes. No other
 /// network has clients at first.
 #[test]
 fn addresses_for_which_the_service_hangs_leave_slots_to_their_network() {
@@ -255,7 +256,7 @@ fn addresses_for_which_the_service_hangs_leave_slots_to_their_network() {
     assert!(world.open_max <= 32, "{}", world.open_max);
 }
 
-/// More accounts and addresses than the window has slots.
+/// More accounts and addresses are affected than the window has slots.
 #[test]
 fn many_addresses_for_which_the_service_hangs_leave_slots_to_others() {
     let mut world = Neighbours::new(120 * TICKS);
@@ -270,8 +271,8 @@ fn many_addresses_for_which_the_service_hangs_leave_slots_to_others() {
     assert_eq!(world.others.percent(), 100, "{:?}", world.others);
 }
 
-/// Twenty questions per second in one network, of which one in twenty or ten hangs. A slower
-/// service gets more at the same time.
+/// Twenty questions per second are sent in one network, of which one in twenty or ten hangs. A
+/// slower service gets more questions concurrently.
 #[test]
 fn single_questions_that_hang_delay_no_other() {
     for (answers_after, one_in) in [(3, 20), (30, 20), (30, 10)] {
@@ -296,8 +297,8 @@ fn single_questions_that_hang_delay_no_other() {
     }
 }
 
-/// A service that hangs for all gets few questions, whatever the number of clients, and is used
-/// again when it recovers.
+/// A service that hangs for all gets few questions, regardless of the number of clients. After
+/// recovery the service is used again.
 #[test]
 fn a_service_that_hangs_for_all_gets_few_questions() {
     let mut world = Neighbours::new(120 * TICKS);
@@ -305,7 +306,7 @@ fn a_service_that_hangs_for_all_gets_few_questions() {
         let number = world.tick;
         let [_, _, high, low] = number.to_be_bytes();
         match world.tick / TICKS {
-            // Each at another network.
+            // Each client is in a different network.
             5..90 => world.push(&format!("hanging {number}"), [60 + high, low, 2, 1]),
             _ => world.push_prompt(),
         }
@@ -319,8 +320,9 @@ fn a_service_that_hangs_for_all_gets_few_questions() {
     assert!(world.neighbours.percent() >= 90, "{:?}", world.neighbours);
 }
 
-/// A service with one thread that works on waiting questions in a random order: later questions
-/// overtake others, and the service has no more than the window's number in the long run.
+/// The service has one thread, which processes waiting questions in random order. Later questions
+/// overtake earlier questions, and the service has at most the window's number of questions in the
+/// long run.
 #[test]
 fn a_service_that_is_slow_for_all_is_not_flooded() {
     let questions = Questions::new();

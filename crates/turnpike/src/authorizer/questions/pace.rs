@@ -1,6 +1,6 @@
-//! Pace of questions about clients for which the service refuses some (429): an account, or a
-//! network, that asks beyond the limit of the service. Without it each question would be repeated
-//! by itself, and most of what the service accepts would be of the client that asks most.
+//! Pace of questions about an account or network whose questions the service rejects (429), because
+//! of a rate limit. Without a pace each question would be repeated separately. Most questions that
+//! the service accepts would then belong to the client with the most questions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,33 +10,37 @@ use turn_proto::Applicant;
 
 use crate::authorizer::kept::network;
 
-/// Time for which questions are paced after the latest refusal.
+/// Time for which questions are paced after the latest rejection.
 const PACED_FOR: Duration = Duration::from_secs(3);
 
-/// Shortest interval between two reductions of a rate: questions that were sent together are
-/// refused together.
+/// Minimum interval between two reductions of a rate. Questions that were sent together are
+/// rejected together.
 const LOWERED_EVERY: Duration = Duration::from_millis(100);
 
-/// Lowest rate, in thousandths of a question per second.
+/// Minimum rate, in thousandths of a question per second.
 const RATE_MIN: u32 = 4000;
 
-/// Lowest first rate, in the same unit. The first rate is that of all decisions, if it is higher.
+/// Minimum initial rate, in thousandths of a question per second. The initial rate is the rate of
+/// all decisions, if that rate is higher.
 const FIRST_RATE_MIN: u32 = 50_000;
 
-/// Increase of the rate with each decision, in the same unit.
+/// Increase of the rate with each decision, in thousandths of a question per second.
 const STEP: u32 = 200;
 
-/// Delay for which questions that were sent too late are made up for: timers are late by this.
+/// Maximum delay of questions that is compensated by shorter gaps. Timers are late by about this
+/// time.
 const CATCH_UP: Duration = Duration::from_millis(5);
 
-/// Number of seconds whose decisions are counted: the service may have been silent for some.
+/// Number of seconds for which decisions are counted. The service may have been silent in some of
+/// them.
 const SECONDS: usize = 10;
 
-/// Maximum number of paced accounts and networks. Questions of further ones are not paced.
+/// Maximum number of paced accounts and networks. Questions of further accounts and networks are
+/// not paced.
 const PACED_MAX: usize = 2048;
 
-/// Rates of questions about clients with refusals: they fall with refusals, and rise with
-/// decisions.
+/// Rates of questions about clients with rejections. Rates decrease with rejections, and increase
+/// with decisions.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     paced: HashMap<u64, Rate>,
@@ -47,11 +51,11 @@ pub(super) struct Pace {
 /// Question rate of an account or a network.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Thousandths of a question per second.
+    /// Rate in thousandths of a question per second.
     rate: u32,
-    /// Time of the next question.
+    /// Earliest time of the next question.
     next: Instant,
-    /// Time of the latest refusal.
+    /// Time of the latest rejection.
     refused: Instant,
     /// Time of the latest reduction.
     lowered: Instant,
@@ -72,7 +76,7 @@ impl Decisions {
         *slot = slot.saturating_add(1);
     }
 
-    /// Empties the slots of later seconds.
+    /// Clears the slots of the seconds that have started since the last call.
     fn advance(&mut self, now: Instant) {
         let begin = *self.begin.get_or_insert(now);
         let second = now.saturating_duration_since(begin).as_secs();
@@ -81,7 +85,7 @@ impl Decisions {
         self.second = second.max(self.second);
     }
 
-    /// The most in one second, in thousandths of a decision.
+    /// Returns the maximum number of decisions in one second, in thousandths of a decision.
     fn most(&mut self, now: Instant) -> u32 {
         self.advance(now);
         self.counts.iter().max().copied().unwrap_or(0).saturating_mul(1000)
@@ -97,7 +101,7 @@ impl Rate {
         Duration::from_secs(1000) / self.rate.max(RATE_MIN)
     }
 
-    /// Time until the next question.
+    /// Returns the time until the next question.
     fn wait(&self, now: Instant) -> Duration {
         if self.is_on(now) { self.next.saturating_duration_since(now) } else { Duration::ZERO }
     }
@@ -111,7 +115,7 @@ impl Rate {
 }
 
 impl Pace {
-    /// Notes a refusal.
+    /// Records a rejection.
     pub(super) fn note_refusal(&mut self, applicant: &Applicant, now: Instant) {
         let first = self.decisions.most(now).max(FIRST_RATE_MIN);
         if self.paced.len() + 2 > PACED_MAX {
@@ -129,32 +133,32 @@ impl Pace {
         }
     }
 
-    /// Notes a decision.
+    /// Records a decision.
     pub(super) fn note_decision(&mut self, applicant: &Applicant, now: Instant) {
         self.decisions.count(now);
         self.of(applicant, now, |rate| rate.rate = rate.rate.saturating_add(STEP));
     }
 
-    /// Notes an opened question: the next one follows after a gap.
+    /// Records an opened question. The next question follows after a gap.
     pub(super) fn note_opened(&mut self, applicant: &Applicant, now: Instant) {
         let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
         self.of(applicant, now, |rate| rate.next = rate.next.max(earliest) + rate.gap());
     }
 
-    /// Notes that an opened question was not sent.
+    /// Records that an opened question was not sent.
     pub(super) fn note_unsent(&mut self, applicant: &Applicant, now: Instant) {
         self.of(applicant, now, |rate| {
             rate.next = rate.next.checked_sub(rate.gap()).unwrap_or(rate.next);
         });
     }
 
-    /// Time until the next question about a client.
+    /// Returns the time until the next question about a client.
     pub(super) fn wait_of(&self, applicant: &Applicant, now: Instant) -> Duration {
         let rates = self.keys(applicant).into_iter().filter_map(|key| self.paced.get(&key));
         rates.map(|rate| rate.wait(now)).max().unwrap_or_default()
     }
 
-    /// Time until the next question about one of the clients; zero without one.
+    /// Returns the time until the next question about any paced client, or zero if none waits.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let waits = self.paced.values().map(|rate| rate.wait(now));
         waits.filter(|wait| !wait.is_zero()).min().unwrap_or_default()
@@ -169,7 +173,7 @@ impl Pace {
         }
     }
 
-    /// Keys of the account and the network of a client: hashes under a secret seed.
+    /// Returns the keys of the account and the network of a client: hashes under a secret seed.
     fn keys(&self, applicant: &Applicant) -> [u64; 2] {
         let account = self.hasher.hash_one((&*applicant.realm, &*applicant.account));
         [account, self.hasher.hash_one(network(applicant))]
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(pace.wait_of(&mallory, now), Duration::ZERO);
     }
 
-    /// The service was silent for some seconds, and refuses the next questions.
+    /// The service was silent for some seconds, and rejects the next questions.
     #[test]
     fn the_first_rate_is_that_before_a_silence() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());

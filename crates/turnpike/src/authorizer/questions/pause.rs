@@ -1,4 +1,5 @@
-//! Pause of questions while the service fails for many clients: a rate limit, or an outage.
+//! Pause of questions while the service fails for many clients, because of a rate limit or an
+//! outage.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,19 +11,21 @@ use turn_types::{Prefix, Realm};
 
 use crate::authorizer::kept::network;
 
-/// Pause of a question after a failure of the service, and the maximum after several.
+/// Pauses of a question after one failure of the service, and the maximum after several failures.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(25);
 pub(super) const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Number of accounts with a failure and no decision in between, and of networks, from which
-/// questions pause. The service may fail for a few accounts only, or for new accounts of one user.
+/// Minimum number of accounts, and of networks, with a failure since the last decision for a pause.
+/// The service may fail only for a few accounts, or for new accounts of one user.
 pub(super) const FAILING_MIN: usize = 4;
 
-/// Maximum number of noted accounts and of networks with a failure. Beyond it all questions pause.
+/// Maximum number of recorded accounts and of networks with a failure. Beyond the maximum all
+/// questions pause.
 const FAILING_MAX: usize = 1024;
 
-/// Pause after failures of the service. A client for which it has not failed is asked about in the
-/// pause, one at a time: the service may fail for the clients of one attacker alone.
+/// Pause after failures of the service. During the pause, the service is queried about clients
+/// without a failure, with one question at a time. The service may fail only for the clients of one
+/// attacker.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     until: Option<Instant>,
@@ -30,20 +33,21 @@ pub(super) struct Pause {
     opened: Option<QuestionNumber>,
     /// Time of the last decision.
     decided: Option<Instant>,
-    /// Failures since then, and their accounts and networks up to [`FAILING_MAX`].
+    /// Number of failures since the last decision, and the affected accounts and networks, up to
+    /// [`FAILING_MAX`].
     failures: u32,
     accounts: BTreeSet<(Realm, Arc<str>)>,
     networks: BTreeSet<Prefix>,
 }
 
-/// The pause increases with each further failure.
+/// Returns the pause after a number of failures.
 pub(super) fn pause_after(failures: u32) -> Duration {
     PAUSE_MAX.min(PAUSE_MIN * failures)
 }
 
 impl Pause {
-    /// Notes a failure. Starts the pause if the service fails for several accounts, and has made no
-    /// recent decision. Returns the remaining pause.
+    /// Records a failure. Starts the pause if the service fails for several accounts, and has made
+    /// no recent decision. Returns the remaining pause.
     pub(super) fn note_failure(&mut self, applicant: &Applicant, now: Instant) -> Duration {
         self.failures += 1;
         if self.accounts.len() < FAILING_MAX {
@@ -64,19 +68,19 @@ impl Pause {
         *self = Self { decided: Some(now), ..Self::default() };
     }
 
-    /// Notes an opened question.
+    /// Records an opened question.
     pub(super) fn note_opened(&mut self, number: QuestionNumber, now: Instant) {
         if self.is_on(now) {
             self.opened = Some(number);
         }
     }
 
-    /// Notes that a question is open no more, or late.
+    /// Records that a question has been closed, or is late.
     pub(super) fn note_end(&mut self, number: QuestionNumber) {
         self.opened = self.opened.filter(|opened| *opened != number);
     }
 
-    /// Returns true while no question of a client may be opened.
+    /// Returns true while no question about a client may be opened.
     pub(super) fn delays(&self, applicant: &Applicant, now: Instant) -> bool {
         self.is_on(now)
             && (self.opened.is_some()

@@ -1,26 +1,28 @@
-//! Memory of accounts for which the service is quick: a slow network does not stop them.
+//! Table of accounts for which the service is quick. Such accounts are not affected by a slow
+//! network.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Maximum number of quick accounts: some 100 KiB. The account that was added first is removed, and
-/// is like a new one until its next answer.
+/// Maximum number of quick accounts: about 100 KiB. If the table is full, the account that was
+/// added first is removed, and is treated as new until its next answer.
 const QUICK_ACCOUNTS_MAX: usize = 4096;
 
-/// Keys of accounts whose latest answer was quick, each with the number of these in a row.
+/// Keys of accounts whose latest answer was quick, each with the number of consecutive quick
+/// answers.
 #[derive(Debug, Default)]
 pub(in crate::authorizer) struct QuickAccounts {
     accounts: HashMap<u64, u32>,
-    /// The first added first. Keys of removed accounts may remain.
+    /// Keys of the accounts, the first added first. Keys of removed accounts may remain.
     order: VecDeque<u64>,
 }
 
 impl QuickAccounts {
-    /// Number of quick answers in a row; 0 if the latest was not quick.
+    /// Returns the number of consecutive quick answers, or 0 if the latest answer was not quick.
     pub(in crate::authorizer) fn answers(&self, account: u64) -> u32 {
         self.accounts.get(&account).copied().unwrap_or(0)
     }
 
-    /// Notes a quick answer.
+    /// Records a quick answer.
     pub(in crate::authorizer) fn add(&mut self, account: u64) {
         if let Some(answers) = self.accounts.get_mut(&account) {
             *answers = answers.saturating_add(1);
@@ -35,7 +37,7 @@ impl QuickAccounts {
         }
     }
 
-    /// Notes a slow answer, or none for too long.
+    /// Records a slow answer, or a question without an answer for too long.
     pub(in crate::authorizer) fn remove(&mut self, account: u64) {
         self.accounts.remove(&account);
     }

@@ -1,4 +1,5 @@
-//! Memory of accounts for which the service is slow, although it answers others quickly.
+//! Table of accounts for which the service is slow, although the service answers other accounts
+//! quickly.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,42 +11,44 @@ use turn_proto::Applicant;
 use super::quick_accounts::QuickAccounts;
 use super::slow_networks::QUICK_FOR;
 
-/// Maximum number of slow accounts: some 300 KiB. The account that was added first is removed. With
-/// all questions open for a second each, that is after 16 s.
+/// Maximum number of slow accounts: about 300 KiB. If the table is full, the account that was added
+/// first is removed. With all questions open for a second each, removal takes place after 16 s.
 const SLOW_ACCOUNTS_MAX: usize = 4096;
 
 /// Time for which an account is slow after its latest slow answer.
 const SLOW_FOR: Duration = Duration::from_secs(45);
 
-/// Pause after an account's missed deadline, as a multiple of the deadline. A service that works
-/// for 30 s on a question whose connection was closed has two of them at the same time.
+/// Pause after an account's first missed deadline, as a multiple of the deadline. A service that
+/// processes a question for 30 s after its connection was closed then has two such questions
+/// concurrently.
 const FIRST_PAUSE: u32 = 4;
 
-/// The same after each further one in a row: with a deadline of 3 s, [`SLOW_FOR`].
+/// Pause after each consecutive missed deadline after the first, as a multiple of the deadline.
+/// With a deadline of 3 s the pause equals [`SLOW_FOR`].
 const PAUSE_MAX: u32 = 15;
 
-/// Time of a slow answer, as a multiple of the time of quick answers. With exponential times one of
-/// ten answers takes longer.
+/// Minimum time of a slow answer, as a multiple of the time of quick answers. With exponential
+/// times one of ten answers takes longer.
 const SLOW_AFTER: u32 = 8;
 
-/// Smallest time of a slow answer: longer than pauses of threads and networks within one site.
+/// Minimum time of a slow answer: longer than scheduling and network delays within one site.
 const SLOW_AFTER_MIN: Duration = Duration::from_millis(20);
 
-/// Step of the time of quick answers from zero.
+/// Additive step of the time of quick answers, for growth from zero.
 const QUICK_STEP: Duration = Duration::from_micros(30);
 
-/// Accounts with slow answers. These may be most of all answers: the limit follows the quickest
-/// quarter, and further slow responses to an account are ignored while later responses are
-/// quick.
+/// Accounts with slow answers. Slow answers may be the majority, because the limit follows the
+/// lowest quartile. Further slow responses to an account do not change the limit while later
+/// questions get quick responses.
 #[derive(Debug)]
 pub(super) struct SlowAccounts {
     accounts: HashMap<u64, SlowAccount>,
-    /// Their keys, the first added first.
+    /// Keys of the accounts, the first added first.
     order: VecDeque<u64>,
     quick_accounts: QuickAccounts,
-    /// Quarter of response times that is below; `None` before the first response.
+    /// Estimated lowest quartile of response times. `None` before the first response.
     quick: Option<Duration>,
-    /// The latest question with a quick answer.
+    /// Latest question with a quick answer.
     quickest: Option<QuestionNumber>,
     /// Time of the latest quick answer.
     quickest_at: Option<Instant>,
@@ -54,10 +57,11 @@ pub(super) struct SlowAccounts {
 
 #[derive(Debug)]
 struct SlowAccount {
-    /// Time of the answer, or the age of the question without one.
+    /// Time of the answer, or the age of the question without an answer.
     took: Duration,
     until: Instant,
-    /// Time of the next question after missed deadlines, while the service answered others.
+    /// Earliest time of the next question. Set after missed deadlines while the service answered
+    /// other questions.
     next: Option<Instant>,
 }
 
@@ -66,7 +70,7 @@ struct SlowAccount {
 pub(super) struct Response {
     pub(super) number: QuestionNumber,
     pub(super) took: Duration,
-    /// True if the limit follows it (see [`Votes`](super::votes::Votes)).
+    /// True if the response may change the limit (see [`Votes`](super::votes::Votes)).
     pub(super) has_vote: bool,
 }
 
@@ -83,14 +87,14 @@ impl SlowAccounts {
         }
     }
 
-    /// Age from which a question is slow; `None` before the first response.
+    /// Returns the age from which a question is slow, or `None` before the first response.
     pub(super) fn slow_after(&self) -> Option<Duration> {
         self.quick.map(|quick| (quick * SLOW_AFTER).max(SLOW_AFTER_MIN))
     }
 
-    /// Returns true for an account with a recent slow response. The present limit applies: if the
-    /// service has become slow for all, earlier responses are slow no more. Without recent quick
-    /// answers no account is slow.
+    /// Returns true for an account with a recent slow response. The current limit applies: if the
+    /// service has become slow for all accounts, earlier responses are not slow any more. Without
+    /// recent quick answers no account is slow.
     pub(super) fn has(&self, applicant: &Applicant, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < QUICK_FOR;
         if !self.quickest_at.is_some_and(is_recent) {
@@ -100,12 +104,13 @@ impl SlowAccounts {
         account.is_some_and(|account| now < account.until && self.is_slow(account.took))
     }
 
-    /// Number of quick responses to an account in a row; 0 if the latest was not quick.
+    /// Returns the number of consecutive quick responses to an account, or 0 if the latest response
+    /// was not quick.
     pub(super) fn quick_answers(&self, applicant: &Applicant) -> u32 {
         self.quick_accounts.answers(self.key(applicant))
     }
 
-    /// Notes a response. Returns true if it is slow.
+    /// Records a response. Returns true if the response is slow.
     pub(super) fn answered(
         &mut self,
         applicant: &Applicant,
@@ -131,20 +136,20 @@ impl SlowAccounts {
         is_slow
     }
 
-    /// Returns true for a question that was sent before one with a quick answer.
+    /// Returns true if a question that was sent later has a quick answer.
     pub(super) fn is_overtaken(&self, number: QuestionNumber) -> bool {
         self.quickest.is_some_and(|quickest| number < quickest)
     }
 
-    /// Notes a question without an answer so far, if it is old enough to be slow.
+    /// Records a question without an answer so far, if its age is slow.
     pub(super) fn unanswered(&mut self, applicant: &Applicant, age: Duration, now: Instant) {
         if self.quick.is_none() || self.is_slow(age) {
             self.note(applicant, age, now);
         }
     }
 
-    /// Notes that a deadline passed while the service answered others: it may need a worker of the
-    /// service for a minute.
+    /// Records that a deadline passed while the service answered other questions. The missed
+    /// question may occupy a worker of the service for a minute.
     pub(super) fn missed(&mut self, applicant: &Applicant, now: Instant) {
         let key = self.key(applicant);
         if let Some(account) = self.accounts.get_mut(&key) {
@@ -154,7 +159,7 @@ impl SlowAccounts {
         }
     }
 
-    /// Returns true if a question about a slow account may be put to the service.
+    /// Returns true if the service may be queried about a slow account.
     pub(super) fn may_have_one(&self, applicant: &Applicant, now: Instant) -> bool {
         let account = self.accounts.get(&self.key(applicant));
         account.and_then(|account| account.next).is_none_or(|next| now >= next)
@@ -164,7 +169,8 @@ impl SlowAccounts {
         self.slow_after().is_some_and(|after| took >= after)
     }
 
-    /// Moves the quarter by a thirteenth up, or a fifth down, which is three times as far.
+    /// Moves the estimate up by a thirteenth, or down by a fifth, which is three times as far. With
+    /// this ratio the estimate converges to the lowest quartile.
     fn adapt(&mut self, took: Duration) {
         let quick = self.quick.unwrap_or(took);
         self.quick = Some(if took > quick {
@@ -175,7 +181,7 @@ impl SlowAccounts {
     }
 
     fn note(&mut self, applicant: &Applicant, took: Duration, now: Instant) {
-        // Two are considered for each that is added.
+        // For each added account, two old entries are checked for removal.
         for _ in 0..2 {
             let Some(first) = self.order.pop_front() else { break };
             if self.accounts.get(&first).is_some_and(|account| now < account.until) {
@@ -199,7 +205,7 @@ impl SlowAccounts {
         }
     }
 
-    /// A hash under a secret seed: no account can choose the key of another.
+    /// Returns a hash under a secret seed, so no account can choose the key of another account.
     fn key(&self, applicant: &Applicant) -> u64 {
         self.hasher.hash_one((&*applicant.realm, &*applicant.account))
     }
@@ -212,7 +218,7 @@ mod tests {
     use super::super::tests::request;
     use super::*;
 
-    /// Notes a response to the latest question.
+    /// Records a response to the latest question.
     fn answer(accounts: &mut SlowAccounts, window: &mut Window, name: &str, took: Duration) {
         let number = window.send();
         let response = Response { number, took, has_vote: true };
@@ -224,7 +230,7 @@ mod tests {
         let (mut accounts, mut window) = (SlowAccounts::new(), Window::new(8));
         let [fast, slow] = [5, 2700].map(Duration::from_millis);
         for round in 0..500_u32 {
-            // An overtaken question is numbered before.
+            // An overtaken question has a lower number.
             let number = window.send();
             answer(&mut accounts, &mut window, "fast", fast);
             for _ in 0..10 {

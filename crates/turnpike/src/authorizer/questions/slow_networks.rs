@@ -1,5 +1,5 @@
-//! Networks with many slow questions. An attacker with a new account for each question is known by
-//! the network.
+//! Networks with many slow questions. An attacker with a new account for each question is
+//! identified by the network.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,26 +9,28 @@ use turn_types::{Prefix, Realm};
 
 use super::super::kept::network;
 
-/// Maximum number of questions in flight of one network and realm with a slow question, while the
-/// service answers clients of other networks quickly. New accounts behind the address of an
-/// attacker share them: stopping these takes three accounts per second for which the service hangs.
+/// Maximum number of questions in flight of a network and realm with a slow question, while the
+/// service answers clients of other networks quickly. New accounts in the network of an attacker
+/// share this number. Three further accounts per second for which the service hangs suffice to
+/// block the new accounts.
 pub(super) const SLOW_NETWORK_MAX: usize = 8;
 
-/// Time after the latest quick answer from which no account or network is slow: the service may
-/// have become slow for all.
+/// Time after the latest quick answer from which no account or network is treated as slow, because
+/// the service may have become slow for all.
 pub(super) const QUICK_FOR: Duration = Duration::from_secs(10);
 
-/// Networks (`/24`, `/48` of IPv6), each with a realm, with [`SLOW_NETWORK_MAX`] questions in
-/// flight, slow ones among them.
+/// Networks (`/24`, `/48` of IPv6), each with a realm, with [`SLOW_NETWORK_MAX`] or more questions
+/// in flight, including slow questions.
 #[derive(Debug, Default)]
 pub(super) struct SlowNetworks {
     full: Vec<(Prefix, Realm)>,
-    /// Network and time of the latest quick answer, and of the latest in another network.
+    /// Network and time of the latest quick answer, and of the latest quick answer in another
+    /// network.
     quick: [Option<(Prefix, Instant)>; 2],
 }
 
 impl SlowNetworks {
-    /// Notes a quick answer.
+    /// Records a quick answer.
     pub(super) fn note_quick(&mut self, applicant: &Applicant, now: Instant) {
         let network = network(applicant);
         let [latest, other] = &mut self.quick;
@@ -38,7 +40,7 @@ impl SlowNetworks {
         *latest = Some((network, now));
     }
 
-    /// Counts the questions in flight.
+    /// Counts the questions in flight of each network and realm.
     pub(super) fn count<'a>(
         &mut self,
         prompt: impl ExactSizeIterator<Item = &'a Applicant>,
@@ -65,7 +67,7 @@ impl SlowNetworks {
         });
     }
 
-    /// Returns true if the network of a client has no further question of a new account.
+    /// Returns true if the network of a client may have no further question of a new account.
     pub(super) fn is_full(&self, applicant: &Applicant) -> bool {
         let network = network(applicant);
         self.full.iter().any(|(full, realm)| *full == network && *realm == applicant.realm)

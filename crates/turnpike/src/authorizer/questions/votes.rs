@@ -1,4 +1,4 @@
-//! Influence of each account on the window and on the limit of slow accounts.
+//! Limit of each account's influence on the window and on the threshold of slow accounts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use turn_proto::Applicant;
 
-/// Responses about one account that influence the window, as a divisor of the length of a round:
-/// the service may be quick for this account only.
+/// Divisor of a round's length that defines the maximum number of responses about one account with
+/// influence on the window. The service may be quick for this account only.
 const ACCOUNT_VOTES: usize = 8;
 
-/// Age of a round from which the part is no limit: all clients may have one account.
+/// Age of a round from which the limit does not apply, because all clients may have one account.
 const ROUND_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// Responses of the present round, by account: as many entries as responses, at most.
+/// Responses of the current round, by account. The table has at most one entry per response.
 #[derive(Debug)]
 pub(super) struct Votes {
     round: u64,
@@ -32,8 +32,8 @@ impl Votes {
         }
     }
 
-    /// Counts a response. Returns true if it is within the part of its account, in a round of so
-    /// many responses.
+    /// Counts a response. Returns true if the account has not exceeded its limit in the round. A
+    /// round consists of `length` responses.
     pub(super) fn take(
         &mut self,
         applicant: &Applicant,

@@ -1,4 +1,4 @@
-//! Access to secrets, keys and data: other users of the host should have none.
+//! Checks of the access to secrets, keys and data. Other users of the host should have none.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,14 +9,14 @@ use settings::{Database, Place, Settings};
 
 use crate::findings::Finding;
 
-/// Mode bits of users that are neither the owner nor in the group.
+/// Mode bits of access by the group, and by other users.
 const OTHERS_READ: u32 = 0o004;
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITE: u32 = 0o020;
-/// Only owners remove files of such a directory.
+/// Mode bit of a directory in which only owners remove files.
 const STICKY: u32 = 0o1000;
 
-/// Findings about files that others can read or change.
+/// Returns findings about files that other users can read or change.
 pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     let mut all = Vec::new();
     for (key, place, file) in settings.secret_files() {
@@ -55,7 +55,7 @@ pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     all
 }
 
-/// Finding about coturn's file, which this server does not create.
+/// Returns a finding if coturn's database file is missing. This server does not create the file.
 fn missing(settings: &Settings, key: &str, file: &Path) -> Option<Finding> {
     let is_missing = fs::metadata(file).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     (is_missing && settings.needs_users()).then(|| {
@@ -65,7 +65,7 @@ fn missing(settings: &Settings, key: &str, file: &Path) -> Option<Finding> {
     })
 }
 
-/// A file with a secret: for its owner, and perhaps a group that reads it.
+/// Checks that only the owner, and a group with read access, can use a file with a secret.
 fn secret(settings: &Settings, (key, place): (&str, Place), file: &Path) -> Vec<Finding> {
     let readable = readable(settings, (key, place.clone()), file);
     readable.into_iter().chain(changeable(settings, (key, place), file)).collect()

@@ -1,16 +1,16 @@
-//! Firewall hooks of this host, as far as visible: base chains of nftables (which iptables-nft
-//! fills as well) that see incoming packets, and tables of the older iptables.
+//! Visible firewall hooks of this host: base chains of nftables that process incoming packets, and
+//! tables of the older iptables. Chains of nftables include rules of iptables-nft.
 
 use std::fs;
 use std::io;
 
 use linux_net::netlink::{self, Attribute, Request, Socket};
 
-/// From `linux/netfilter/nfnetlink.h` and `nf_tables.h`.
+/// Constants of `linux/netfilter/nfnetlink.h` and `nf_tables.h`.
 const NETLINK_NETFILTER: i32 = 12;
 const SUBSYSTEM_NFTABLES: u16 = 10;
 const GET_CHAIN: u16 = 4;
-/// `struct nfgenmsg`: family, version, resource; zeros select all families.
+/// `struct nfgenmsg` with family, version and resource. Zeros select all families.
 const HEADER: [u8; 4] = [0; 4];
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
@@ -19,33 +19,33 @@ const CHAIN_POLICY: u16 = 5;
 const CHAIN_USE: u16 = 6;
 const HOOK_NUMBER: u16 = 1;
 
-/// Address families of rules, and the hook of packets for this host.
+/// Address families of rules, and the hook of packets to this host.
 const FAMILIES: [(u8, &str); 3] = [(1, "inet"), (2, "ip"), (10, "ip6")];
 const HOOK_INPUT: u32 = 1;
 const DROP: u32 = 0;
 
-/// A chain that decides about packets to this host.
+/// Chain that decides about packets to this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
-    /// Family, table and name, as `nft list chain` takes them.
+    /// Family, table and name, as arguments of `nft list chain`.
     pub(super) name: String,
-    /// Packets without a verdict are dropped.
+    /// True if packets without a verdict are dropped.
     pub(super) drops: bool,
-    /// References by rules: 0 for an empty chain.
+    /// Number of references by rules. Zero for an empty chain.
     pub(super) rules: u32,
 }
 
-/// Chains of nftables at the input hook.
+/// Returns the chains of nftables at the input hook.
 ///
 /// # Errors
-/// Without CAP_NET_ADMIN they are not visible.
+/// The process lacks CAP_NET_ADMIN, which is needed to read the chains.
 pub(super) fn chains() -> io::Result<Vec<Chain>> {
     let mut socket = Socket::open(NETLINK_NETFILTER)?;
     let request = Request::dump(SUBSYSTEM_NFTABLES << 8 | GET_CHAIN, &HEADER);
     Ok(socket.ask(&request)?.iter().filter_map(|answer| chain(answer)).collect())
 }
 
-/// Tables of iptables-legacy with rules.
+/// Returns the tables of iptables-legacy that have rules.
 pub(super) fn legacy_tables() -> Vec<String> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let names = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"].map(read).concat();
@@ -55,7 +55,7 @@ pub(super) fn legacy_tables() -> Vec<String> {
     tables
 }
 
-/// Reads a chain; `None` for one that is not at the input hook.
+/// Parses a chain. Returns `None` for a chain at another hook.
 fn chain(answer: &[u8]) -> Option<Chain> {
     let family = *answer.first()?;
     let (_, family) = FAMILIES.into_iter().find(|(number, _)| *number == family)?;

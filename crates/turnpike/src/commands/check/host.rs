@@ -1,5 +1,5 @@
-//! The host of a server, as far as it decides about the configuration: addresses, interfaces,
-//! ports, limits, firewall.
+//! Checks of the server's host that affect the configuration: addresses, interfaces, ports, limits,
+//! firewall.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -15,14 +15,14 @@ use crate::boot::Descriptors;
 use crate::findings::{Finding, Severity};
 use crate::{cores, relay_prefixes, sockets, warnings};
 
-/// Findings, and results without any, one a line.
+/// Findings about the host, and further results as one line each.
 #[derive(Debug, Default)]
 pub(super) struct HostReport {
     pub(super) findings: Vec<Finding>,
     pub(super) notes: Vec<String>,
 }
 
-/// Addresses and interfaces of the configuration that this host lacks.
+/// Returns findings about addresses and interfaces of the configuration that this host lacks.
 pub(super) fn missing(
     settings: &Settings,
     addresses: &HostAddresses,
@@ -88,7 +88,7 @@ pub(super) fn missing(
     all
 }
 
-/// Examines this host, which the server will run on.
+/// Examines this host, assuming that the server will run on it.
 pub(super) fn examine(
     settings: &Settings,
     relays: &[RelayPair],
@@ -106,7 +106,7 @@ pub(super) fn examine(
     report
 }
 
-/// Listeners of the server that runs with this configuration already.
+/// Returns the listeners of a server that already runs with this configuration.
 fn running_listeners(settings: &Settings) -> Vec<SocketAddr> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
@@ -179,7 +179,7 @@ fn limits(settings: &Settings, relays: usize, report: &mut HostReport) {
     }
 }
 
-/// Relay addresses that clients elsewhere do not reach.
+/// Reports relay addresses that clients on other hosts cannot reach.
 fn reachability(settings: &Settings, relays: &[RelayPair], report: &mut HostReport) {
     for pair in relays {
         let RelayPair { local, public } = *pair;
@@ -200,7 +200,7 @@ fn reachability(settings: &Settings, relays: &[RelayPair], report: &mut HostRepo
     }
 }
 
-/// Names of certificates that lead to another host.
+/// Reports names of certificates that resolve to another host.
 fn resolution(
     settings: &Settings,
     relays: &[RelayPair],
@@ -237,7 +237,8 @@ fn resolution(
     }
 }
 
-/// Rules that may drop packets of clients or peers. Their verdict is not evaluated.
+/// Reports firewall rules that could drop packets of clients or peers. The verdict of the rules is
+/// not evaluated.
 fn firewall(settings: &Settings, report: &mut HostReport) {
     let ports = needed_ports(settings);
     match firewall::chains() {
@@ -274,7 +275,7 @@ fn firewall(settings: &Settings, report: &mut HostReport) {
     }
 }
 
-/// Ports for a firewall to let in.
+/// Returns the ports that a firewall must permit.
 fn needed_ports(settings: &Settings) -> String {
     let listed = |listeners: &mut dyn Iterator<Item = SocketAddr>| {
         let mut ports: Vec<u16> = listeners.map(|at| at.port()).collect();

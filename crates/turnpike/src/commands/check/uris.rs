@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use settings::{RelayPair, Settings};
 
-/// URIs of the listeners, for the first name of a certificate, otherwise for the addresses that
-/// clients reach.
+/// Returns the URIs of the listeners, with the first name of a certificate. Without a name, the
+/// URIs contain the addresses that clients reach.
 pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) -> Vec<String> {
-    // No client can use a pattern.
+    // Clients cannot use a pattern as a host name.
     let name = names.iter().find(|name| !name.starts_with('*'));
     let tls = settings.has_certificates();
     let mut all = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) 
         add("turn", listener, "?transport=tcp");
     }
     if tls && settings.tls.enabled && relays_clients {
-        // Without listeners of its own, TLS is at the others.
+        // Without `tls.listen`, the other listeners serve TLS.
         let more = settings.tls_listen.is_empty().then(|| settings.listen());
         for listener in settings.tls_listen.iter().copied().chain(more.into_iter().flatten()) {
             add("turns", listener, "?transport=tcp");
@@ -44,8 +44,8 @@ pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) 
     all
 }
 
-/// Addresses that clients write for a listener's: the public ones of a wildcard's family, and the
-/// public one of an address behind NAT.
+/// Returns the addresses of a listener in URIs. A wildcard has the public addresses of its family.
+/// An address with address translation has its public address.
 fn hosts(listener: IpAddr, relays: &[RelayPair]) -> Vec<String> {
     let written = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => ip.to_string(),

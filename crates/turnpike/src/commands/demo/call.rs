@@ -1,4 +1,4 @@
-//! A call: two ends that talk for a while, and its outcome.
+//! Call of the demo: two endpoints that exchange packets, and the outcome.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -19,31 +19,31 @@ use crate::commands::demo::tally::Tallies;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::uri::{Carrier, Scheme, Uri};
 
-/// Interval of progress lines on a terminal, and elsewhere.
+/// Intervals of progress lines: on a terminal, and in other outputs.
 const PROGRESS_TERMINAL: Duration = Duration::from_millis(500);
 const PROGRESS_ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// Options of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallOptions {
-    /// Time to send packets.
+    /// Time for which packets are sent.
     pub(crate) time: Duration,
-    /// No progress is shown.
+    /// True if no progress is shown.
     pub(crate) quiet: bool,
 }
 
 /// Outcome of a call.
 pub(crate) struct Outcome {
-    /// The server.
+    /// Address of the server.
     pub(crate) server: SocketAddr,
-    /// The two directions, for people.
+    /// Names of the two directions, for people.
     pub(crate) directions: [&'static str; 2],
     pub(crate) tallies: Tallies,
-    /// Time that packets were sent.
+    /// Time for which packets were sent.
     pub(crate) time: Duration,
 }
 
-/// A call from a client through the demo's own server to a peer in this process.
+/// Runs a call from a client through the demo's server to a peer in this process.
 pub(crate) async fn with_a_peer(server: &LocalServer, options: CallOptions) -> Result<Outcome> {
     let peer = endpoint::open(PEER.into()).await.or_fail("cannot open the peer's socket")?;
     let login = Login { user: &server.user, password: &server.password };
@@ -60,7 +60,7 @@ pub(crate) async fn with_a_peer(server: &LocalServer, options: CallOptions) -> R
     Ok(Outcome { server: server.address, directions, tallies, time })
 }
 
-/// A call between two clients of a running server, by each other's relayed addresses.
+/// Runs a call between two clients of a running server, through both relayed addresses.
 pub(crate) async fn between_two_clients(
     uri: &str,
     login: Login<'_>,
@@ -80,7 +80,7 @@ pub(crate) async fn between_two_clients(
     Ok(Outcome { server, directions: ["A to B", "B to A"], tallies, time })
 }
 
-/// The address of the server of a TURN URI.
+/// Resolves the server's address in a TURN URI.
 async fn resolve(uri: &str) -> Result<SocketAddr> {
     let uri: Uri = uri.parse().map_err(|error: String| Failure::usage(anyhow!(error)))?;
     if uri.scheme != Scheme::Turn || uri.secure || uri.carrier != Carrier::Udp {
@@ -93,13 +93,14 @@ async fn resolve(uri: &str) -> Result<SocketAddr> {
     }
 }
 
-/// Socket and path of one end.
+/// Socket and path of an endpoint.
 struct End<'a> {
     socket: &'a UdpSocket,
     line: Line,
 }
 
-/// Lets both ends talk, until the time is over or Ctrl-C; how long it was is told.
+/// Runs both endpoints until the time has passed or Ctrl-C is pressed. Returns the tallies and the
+/// elapsed time.
 async fn converse([a, b]: [End<'_>; 2], options: CallOptions) -> Result<(Tallies, Duration)> {
     let start = Clock::now().instant;
     let end = start + options.time;
@@ -125,7 +126,7 @@ async fn converse([a, b]: [End<'_>; 2], options: CallOptions) -> Result<(Tallies
     Ok((call.tallies.replace(Tallies::new()), time))
 }
 
-/// One line, again and again; never ends.
+/// Prints progress lines forever.
 async fn show_progress(call: &Call, start: Instant, time: Duration) {
     let terminal = io::stderr().is_terminal();
     loop {
@@ -136,7 +137,7 @@ async fn show_progress(call: &Call, start: Instant, time: Duration) {
             format!("{passed:>3} of {} s: {sent} packets sent, {arrived} relayed", time.as_secs());
         if terminal {
             eprint!("\r{line}");
-            // A terminal that cannot be written to has nobody who reads it.
+            // A terminal that cannot be written to has no reader.
             let _ = io::stderr().flush();
         } else {
             eprintln!("{line}");

@@ -1,4 +1,4 @@
-//! A client of the server: logs in, allocates, binds a channel.
+//! Client of the demo: authenticates, allocates and binds a channel.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use turn_types::{Instant, IpFamily, PeerAddr, ServerAddr};
 use crate::commands::demo::endpoint;
 use crate::failure::{Failure, Result};
 
-/// Deadline of the setup: a few round trips, and retransmissions of a packet or two.
+/// Maximum time of the setup: a few round trips, with retransmissions of a packet or two.
 const SET_UP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Credentials of a client.
@@ -27,17 +27,17 @@ pub(crate) struct Login<'a> {
     pub(crate) password: &'a str,
 }
 
-/// A client with an allocation.
+/// Client with an allocation.
 pub(crate) struct Caller {
-    /// Connected to the server.
+    /// Socket that is connected to the server.
     pub(crate) socket: UdpSocket,
     pub(crate) client: Client,
-    /// Relayed address.
+    /// Relayed address of the allocation.
     pub(crate) relayed: SocketAddr,
 }
 
 impl Caller {
-    /// Allocates an IPv4 address, or an IPv6 one where the server has no other.
+    /// Allocates an IPv4 address, or an IPv6 address if the server has no IPv4 address.
     pub(crate) async fn log_in(server: SocketAddr, login: Login<'_>) -> Result<Self> {
         let mut families = [Families::Unsaid, Families::V6].into_iter();
         loop {
@@ -46,7 +46,7 @@ impl Caller {
                 ..AllocateOptions::default()
             };
             match Self::allocate(server, login, options).await {
-                // 440: no relayed address of that family (RFC 8656 §7.2).
+                // Error 440: the server has no relayed address of this family (RFC 8656 §7.2).
                 Err(CallError::Refused(440, _)) if families.len() > 0 => {}
                 Err(error) => return Err(error.explain(server)),
                 Ok(caller) => return Ok(caller),
@@ -81,7 +81,7 @@ impl Caller {
         Ok(Self { socket, client, relayed })
     }
 
-    /// Binds a channel to `peer`, and with it the permission to hear from it.
+    /// Binds a channel to `peer`, which also permits packets from the peer.
     pub(crate) async fn bind_channel(&mut self, peer: SocketAddr) -> Result<ChannelNumber> {
         let server = self.client.server().0;
         let bound = async {
@@ -99,7 +99,7 @@ impl Caller {
     }
 }
 
-/// Lets the client talk to its server until `done` says so.
+/// Exchanges messages with the server until `done` returns true for an event.
 async fn drive(
     socket: &UdpSocket,
     client: &mut Client,
@@ -154,7 +154,7 @@ async fn drive_on(
     }
 }
 
-/// Why a call could not be set up.
+/// Reason why a call could not be set up.
 #[derive(Debug)]
 enum CallError {
     Refused(u16, String),

@@ -1,4 +1,4 @@
-//! One end of the call: sends due packets, receives, keeps its allocation alive.
+//! Endpoint of a call: sends due packets, receives packets, and refreshes the allocation.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -20,23 +20,25 @@ use crate::commands::demo::packet::{Direction, Stamp};
 use crate::commands::demo::tally::Tallies;
 use crate::failure::{Failure, Result};
 
-/// Wait for packets that are still in flight at the end.
+/// Wait for packets in flight after the end of the call.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Datagrams taken before it is looked again whether something is to be sent.
+/// Maximum number of datagrams received before the endpoint sends again.
 const RECEIVE_TURN: usize = 64;
 
-/// ChannelData header in front of the largest packet, and room to see that one is too long.
+/// Size of the receive buffer: the largest packet, a ChannelData header, and spare bytes that
+/// reveal a longer packet.
 const DATAGRAM_MAX: usize = PACKET_MAX + 64;
 
-/// Room for what comes at once when a server has paused, as in a restart: seconds of a call, as far
-/// as the system allows. What an end has no room for would count as lost by the server.
+/// Requested size of the socket's receive buffer in bytes, limited by the system. After a pause of
+/// the server, as in a restart, seconds of a call arrive in a burst. Datagrams that overflow the
+/// buffer would be reported as losses of the server.
 const ROOM: usize = 4 << 20;
 
-/// Opens the socket of an end.
+/// Opens the socket of an endpoint.
 ///
 /// # Errors
-/// The system refuses.
+/// The system refuses the bind or the buffer size.
 pub(crate) async fn open(address: IpAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, 0)).await?;
     if force_receive_buffer(socket.as_fd(), ROOM).is_err() {
@@ -45,39 +47,39 @@ pub(crate) async fn open(address: IpAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// State shared by both ends of a call.
+/// State that both endpoints of a call share.
 pub(crate) struct Call {
     pub(crate) tallies: RefCell<Tallies>,
-    /// Nothing is sent from here on.
+    /// Time after which the endpoints send no packets.
     pub(crate) end: Cell<Instant>,
 }
 
-/// Path to the other end.
+/// Path to the other endpoint.
 pub(crate) enum Line {
-    /// Through its allocation.
+    /// Path through the endpoint's allocation.
     Relayed {
-        /// Has the allocation and the channel.
+        /// Client with the allocation and the channel.
         client: Box<Client>,
-        /// Bound to the other end.
+        /// Channel bound to the other endpoint.
         channel: ChannelNumber,
     },
-    /// By plain datagrams to the other end's relayed address.
+    /// Plain datagrams to the relayed address of the other endpoint.
     Plain,
 }
 
-/// One end of the call.
+/// Endpoint of the call.
 pub(crate) struct Endpoint<'a> {
     pub(crate) call: &'a Call,
-    /// Connected to the server, or to the other end's relayed address.
+    /// Socket connected to the server, or to the relayed address of the other endpoint.
     pub(crate) socket: &'a UdpSocket,
     pub(crate) line: Line,
-    /// Which way its packets go.
+    /// Direction of the endpoint's packets.
     pub(crate) direction: Direction,
 }
 
 impl Endpoint<'_> {
-    /// Sends from `start` until the call's end, receives a little longer, and gives its allocation
-    /// back.
+    /// Sends packets from `start` until the end of the call, and receives packets a little longer.
+    /// Then releases the allocation.
     pub(crate) async fn run(mut self, start: Instant) -> Result<()> {
         let mut schedules = FlowKind::ALL.map(|kind| Schedule::new(kind, start));
         loop {
@@ -164,7 +166,7 @@ impl Endpoint<'_> {
         self.call.tallies.borrow_mut().note_arrived(now, other, payload);
     }
 
-    /// Refreshes the allocation, and fails when it is gone.
+    /// Refreshes the allocation. Fails if the allocation is lost.
     async fn keep_up(&mut self) -> Result<()> {
         let Line::Relayed { client, .. } = &mut self.line else { return Ok(()) };
         client.handle_timeout(Clock::now().instant);
@@ -193,8 +195,8 @@ impl Endpoint<'_> {
         Ok(())
     }
 
-    /// Gives the allocation back, so that it does not stay until it expires. One packet, and no
-    /// waiting for the answer.
+    /// Releases the allocation before its expiry. Sends one packet, and does not wait for the
+    /// response.
     async fn release(&mut self) -> Result<()> {
         if let Line::Relayed { client, .. } = &mut self.line
             && client.release(Clock::now().instant).is_ok()
@@ -213,8 +215,9 @@ impl Endpoint<'_> {
         }
     }
 
-    /// A datagram that did not get through is lost, and counted as that; a server that is gone
-    /// ends the demo.
+    /// Converts the result of a socket operation. A datagram that is refused on a plain path is
+    /// lost, and the tallies record the loss. A refused datagram on a relayed path means that the
+    /// server has exited.
     fn tolerate(&self, outcome: io::Result<usize>) -> Result<Option<usize>> {
         match outcome {
             Ok(len) => Ok(Some(len)),

@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use turn_types::Instant;
 
-/// Largest packet of a flow, in bytes.
+/// Maximum length of a flow's packets in bytes.
 pub(crate) const PACKET_MAX: usize = 1200;
 
-/// A kind of flow.
+/// Kind of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowKind {
-    /// A small packet every 20 ms, as Opus sends them.
+    /// Small packets every 20 ms, as sent by Opus.
     Audio,
-    /// 30 frames a second, each a burst of ten packets: about 2.9 Mbit/s.
+    /// Bursts of ten packets, 30 times a second, as of video frames: about 2.9 Mbit/s.
     Video,
 }
 
 impl FlowKind {
-    /// Both.
+    /// Both kinds of flows.
     pub(crate) const ALL: [Self; 2] = [Self::Audio, Self::Video];
 
-    /// Position in [`Self::ALL`].
+    /// Returns the index in [`Self::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
 
-    /// Name in the report.
+    /// Returns the name in the report.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Audio => "audio",
@@ -33,7 +33,8 @@ impl FlowKind {
         }
     }
 
-    /// Bytes in the packet with this number: audio varies as speech does.
+    /// Returns the length in bytes of packet number `sequence`. The length of audio varies, as for
+    /// speech.
     pub(crate) const fn packet_len(self, sequence: u64) -> usize {
         match self {
             Self::Audio => 160 + (sequence % 41) as usize,
@@ -56,7 +57,7 @@ impl FlowKind {
     }
 }
 
-/// Schedule of the packets of one flow.
+/// Schedule of a flow's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     pub(crate) kind: FlowKind,
@@ -65,18 +66,18 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Packets from `start` on.
+    /// Creates a schedule that starts at `start`.
     pub(crate) const fn new(kind: FlowKind, start: Instant) -> Self {
         Self { kind, next: start, sent: 0 }
     }
 
-    /// Time of the next packets, if that is before `end`.
+    /// Returns the time of the next packets, if before `end`.
     pub(crate) fn next(&self, end: Instant) -> Option<Instant> {
         (self.next < end).then_some(self.next)
     }
 
-    /// The numbers of the packets to send now: a burst if one is due. A sender that was held up
-    /// calls again until nothing is due.
+    /// Returns the numbers of the packets to send now: a burst if due. A delayed sender calls again
+    /// until the range is empty.
     pub(crate) fn due(&mut self, now: Instant, end: Instant) -> std::ops::Range<u64> {
         let first = self.sent;
         if self.next(end).is_some_and(|next| next <= now) {
@@ -113,7 +114,7 @@ mod tests {
     fn sends_at_the_rate_of_a_call_however_late_the_sender_is() {
         for step in [Duration::from_micros(100), Duration::from_millis(300)] {
             assert_eq!(packets(FlowKind::Audio, 2, step), (100, 1));
-            // 60 frames in two seconds, and one more for an interval rounded down.
+            // 60 frames in two seconds, and one more due to the rounded interval.
             assert_eq!(packets(FlowKind::Video, 2, step), (610, 10));
         }
     }

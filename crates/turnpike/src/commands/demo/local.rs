@@ -1,5 +1,5 @@
-//! The demo's own server: real workers and real sockets, on the loopback, with one user and no
-//! files.
+//! Server of the demo: real workers and sockets on the loopback interface, with one user and
+//! without files.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::boot;
 use crate::failure::{Failure, Result};
 use crate::server::Threads;
 
-/// Address of the peer. The server's default rules forbid the whole loopback; this one address is
-/// allowed by name.
+/// Address of the peer. The server's default rules forbid the loopback network, so this address is
+/// allowed explicitly.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Validity of the user's credential: the longest demo, and some.
+/// Validity of the user's credential in seconds, longer than any demo.
 const USER_SECONDS: u64 = 2 * 86_400;
 
-/// A server in this process.
+/// Server in this process.
 pub(crate) struct LocalServer {
     pub(crate) address: SocketAddr,
     pub(crate) user: String,
@@ -29,7 +29,7 @@ pub(crate) struct LocalServer {
     threads: Threads,
 }
 
-/// Starts it.
+/// Starts the server.
 pub(crate) async fn start() -> Result<LocalServer> {
     let secret = BASE64_URL_SAFE_NO_PAD.encode(linux_net::random_bytes::<24>());
     let text = format!(
@@ -54,9 +54,9 @@ pub(crate) async fn start() -> Result<LocalServer> {
 }
 
 impl LocalServer {
-    /// Ends it.
+    /// Stops the server.
     pub(crate) async fn stop(mut self) {
-        // A worker that does not end is no matter in a process that ends now.
+        // A worker that does not stop is harmless, because the process exits soon.
         let _ = self.workers.stop();
         self.threads.all_ended().await;
     }

@@ -1,5 +1,5 @@
-//! Contents of the demo's packets: flow and direction, sequence number, and time of
-//! sending. The rest is filling that depends on the number, so that damage is seen.
+//! Contents of the demo's packets: flow, direction, sequence number and time of sending. The
+//! payload depends on the sequence number, to detect damage.
 
 use turn_types::Instant;
 
@@ -7,23 +7,23 @@ use crate::commands::demo::flow::FlowKind;
 
 const MAGIC: [u8; 4] = *b"TPdm";
 
-/// Magic, flow, direction, sequence number, time.
+/// Length of the header in bytes: magic, flow, direction, sequence number, time.
 pub(crate) const HEADER: usize = 4 + 1 + 1 + 8 + 8;
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// From the first endpoint, which is always a client of the server.
+    /// Packet from the first endpoint, which is always a client of the server.
     Forth,
-    /// From the second endpoint.
+    /// Packet from the second endpoint.
     Back,
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub(crate) const ALL: [Self; 2] = [Self::Forth, Self::Back];
 
-    /// Position in [`Self::ALL`].
+    /// Returns the index in [`Self::ALL`].
     pub(crate) const fn index(self) -> usize {
         self as usize
     }
@@ -34,13 +34,13 @@ impl Direction {
 pub(crate) struct Stamp {
     pub(crate) flow: FlowKind,
     pub(crate) direction: Direction,
-    /// From 0, per flow and direction.
+    /// Sequence number per flow and direction, from 0.
     pub(crate) sequence: u64,
     pub(crate) sent: Instant,
 }
 
 impl Stamp {
-    /// Fills `packet`, which must hold the header at least.
+    /// Fills `packet`, which must have space for the header.
     pub(crate) fn write(&self, packet: &mut [u8]) {
         let (header, filling) = packet.split_at_mut(HEADER);
         header[..4].copy_from_slice(&MAGIC);
@@ -51,7 +51,7 @@ impl Stamp {
         filling.fill(self.filler());
     }
 
-    /// Reads a packet; `None` when it is not one of ours or was damaged.
+    /// Parses a packet. Returns `None` if the packet is damaged or does not belong to the demo.
     pub(crate) fn read(packet: &[u8]) -> Option<Self> {
         let (header, filling) = packet.split_at_checked(HEADER)?;
         let (magic, rest) = header.split_first_chunk::<4>()?;

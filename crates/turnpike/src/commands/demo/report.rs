@@ -7,7 +7,7 @@ use crate::commands::demo::tally::FlowTally;
 use crate::failure::Result;
 use crate::output::{self, Align, Table, grouped};
 
-/// The report for programs.
+/// Report for programs.
 #[derive(Debug, Serialize)]
 struct Report {
     server: String,
@@ -16,7 +16,7 @@ struct Report {
     flows: Vec<Flow>,
 }
 
-/// One flow in one direction.
+/// Results of a flow in one direction.
 #[derive(Debug, Serialize)]
 struct Flow {
     flow: &'static str,

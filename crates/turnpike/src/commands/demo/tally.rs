@@ -1,4 +1,4 @@
-//! Sent and received packets, per flow and direction.
+//! Tallies of sent and received packets, per flow and direction.
 
 use hdrhistogram::Histogram;
 use turn_types::Instant;
@@ -6,10 +6,10 @@ use turn_types::Instant;
 use crate::commands::demo::flow::FlowKind;
 use crate::commands::demo::packet::{Direction, Stamp};
 
-/// Latencies are kept up to a minute, with three digits.
+/// Maximum recorded latency in microseconds, which is a minute. Latencies have three digits.
 const LATENCY_MICROS_MAX: u64 = 60_000_000;
 
-/// The tally of one flow in one direction.
+/// Tally with the flow and the direction.
 #[derive(Debug)]
 pub(crate) struct FlowTally<'a> {
     pub(crate) flow: FlowKind,
@@ -17,43 +17,43 @@ pub(crate) struct FlowTally<'a> {
     pub(crate) tally: &'a Tally,
 }
 
-/// One flow in one direction.
+/// Tally of a flow in one direction.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) sent: u64,
     pub(crate) arrived: u64,
-    /// Arrived more than once.
+    /// Number of packets received more than once.
     pub(crate) repeated: u64,
     latency: Histogram<u64>,
-    /// One bit per packet that arrived: a day of video is 3 MiB.
+    /// Bitmap of the received packets. A day of video needs 3 MiB.
     seen: Vec<u64>,
 }
 
 impl Tally {
     fn new() -> Self {
-        // The bounds are constants that the histogram accepts, as each test shows.
+        // The histogram accepts these constant bounds, as each test shows.
         let latency = Histogram::new_with_max(LATENCY_MICROS_MAX, 3).expect("valid bounds");
         Self { sent: 0, arrived: 0, repeated: 0, latency, seen: Vec::new() }
     }
 
-    /// Packets that did not arrive.
+    /// Returns the number of packets that did not arrive.
     pub(crate) const fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.arrived)
     }
 
-    /// Share of packets that did not arrive, 0 to 1.
+    /// Returns the share of packets that did not arrive, from 0 to 1.
     pub(crate) fn loss(&self) -> f64 {
         self.lost() as f64 / self.sent.max(1) as f64
     }
 
-    /// A quantile of the latency in microseconds.
+    /// Returns a quantile of the latency in microseconds.
     pub(crate) fn latency_micros(&self, quantile: f64) -> u64 {
         self.latency.value_at_quantile(quantile)
     }
 
     fn note_arrival(&mut self, sequence: u64, latency_micros: u64) {
-        // Numbers come from packets that were checked to be ours: below `sent`, so the table grows
-        // with the demo and no further.
+        // The sequence number belongs to a packet of the demo, and is below `sent`. The bitmap thus
+        // grows with the demo and no further.
         let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
         if self.seen.len() <= word {
             self.seen.resize(word + 1, 0);
@@ -68,11 +68,11 @@ impl Tally {
     }
 }
 
-/// All flows in both directions.
+/// Tallies of all flows in both directions.
 #[derive(Debug)]
 pub(crate) struct Tallies {
     tallies: [[Tally; 2]; 2],
-    /// Packets that were damaged or not ours.
+    /// Number of packets that were damaged or did not belong to the demo.
     pub(crate) damaged: u64,
 }
 
@@ -82,12 +82,12 @@ impl Tallies {
         Self { tallies: [pair(), pair()], damaged: 0 }
     }
 
-    /// One flow in one direction.
+    /// Returns the tally of a flow in one direction.
     pub(crate) const fn of(&self, flow: FlowKind, direction: Direction) -> &Tally {
         &self.tallies[flow.index()][direction.index()]
     }
 
-    /// Each flow in each direction.
+    /// Returns the tally of each flow in each direction.
     pub(crate) fn iter(&self) -> impl Iterator<Item = FlowTally<'_>> {
         let pairs =
             FlowKind::ALL.into_iter().flat_map(|f| Direction::ALL.into_iter().map(move |d| (f, d)));
@@ -98,12 +98,12 @@ impl Tallies {
         })
     }
 
-    /// A packet was sent.
+    /// Counts a packet that was sent.
     pub(crate) const fn note_sent(&mut self, flow: FlowKind, direction: Direction) {
         self.tallies[flow.index()][direction.index()].sent += 1;
     }
 
-    /// Something arrived that should have come from `direction`.
+    /// Counts a packet that arrived from `direction`.
     pub(crate) fn note_arrived(&mut self, now: Instant, direction: Direction, packet: &[u8]) {
         match Stamp::read(packet) {
             Some(stamp)
@@ -118,17 +118,17 @@ impl Tallies {
         }
     }
 
-    /// Packets sent over all flows.
+    /// Returns the number of packets sent over all flows.
     pub(crate) fn sent(&self) -> u64 {
         self.iter().map(|flow| flow.tally.sent).sum()
     }
 
-    /// Packets that arrived over all flows.
+    /// Returns the number of packets that arrived over all flows.
     pub(crate) fn arrived(&self) -> u64 {
         self.iter().map(|flow| flow.tally.arrived).sum()
     }
 
-    /// Returns whether every flow lost at most this share of its packets, and none sent nothing.
+    /// Returns true if every flow sent packets, and lost at most the share `loss_max` of them.
     pub(crate) fn good(&self, loss_max: f64) -> bool {
         self.iter().all(|flow| flow.tally.sent > 0 && flow.tally.loss() <= loss_max)
     }

@@ -1,5 +1,5 @@
-//! `--check`: the check of a translation, with `--output` of the written file, without it at the
-//! lines of coturn's.
+//! `--check`: checks a translation. With `--output` the written file is checked. Otherwise errors
+//! refer to the lines of coturn's file.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -15,7 +15,7 @@ use crate::failure::{OrFail as _, Result};
 use crate::new_files::{self, NewFile};
 use crate::paths;
 
-/// Checks the new configuration, if that is wanted. `file` is the one of coturn.
+/// Checks the new configuration, if requested. `file` is coturn's file.
 pub(super) fn checked(
     paths: &PathOptions,
     args: &cli::ImportCoturn,
@@ -28,7 +28,7 @@ pub(super) fn checked(
     if args.output.is_some() {
         return check::run(paths, &check);
     }
-    // Secrets are read from files: they are in a directory of this process alone, and gone with it.
+    // Secrets are read from files, so the check writes them to a private temporary directory.
     let directory = Own::new()?;
     let imported = import(source, Purpose::Migration, &directory.0, &ThisHost);
     let own = directory.0.join("turnpike.toml");
@@ -45,13 +45,13 @@ pub(super) fn checked(
     check::report(checked, &check, &place)
 }
 
-/// A directory for this process alone, removed with the value.
+/// Private temporary directory of this process, removed when dropped.
 struct Own(PathBuf);
 
 impl Own {
     fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("turnpike-import-{}", std::process::id()));
-        // Fails if somebody has made it before.
+        // Fails if another process has created the directory before.
         DirBuilder::new().mode(0o700).create(&path).or_fail("cannot make a temporary directory")?;
         Ok(Self(path))
     }
@@ -59,7 +59,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // It is in the directory of temporary files.
+        // The system also cleans the directory of temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

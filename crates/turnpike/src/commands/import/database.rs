@@ -1,5 +1,5 @@
-//! Coturn's database, for a server that leaves it: users and rows are read, and users are copied
-//! with their keys.
+//! Import from coturn's database for a server that will not use it. Users are copied with their
+//! keys, and rows become configuration.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,20 +18,20 @@ use crate::failure::{Failure, Result};
 use crate::tables::{ROWS_MAX, rules};
 use crate::{paths, users};
 
-/// Users that are read at once.
+/// Number of users per read.
 const PAGE: u32 = 1000;
 
-/// The content of a database of coturn.
+/// Content of a database of coturn.
 pub(super) struct Copied {
     /// Users of all realms, with their keys.
     pub(super) users: Vec<NewUser>,
-    /// Rows of the other tables that this server can use.
+    /// Rows of other tables that this server can use.
     pub(super) rows: Vec<coturn_config::Row>,
-    /// Rows that it cannot.
+    /// Rows that this server cannot use.
     pub(super) left: Vec<RowLine>,
 }
 
-/// Reads a database.
+/// Reads the users and rows of a database.
 pub(super) fn read(url: &str, imported: &Import) -> Result<Copied> {
     if imported.toml.contains("\ndatabase_file = ") || imported.toml.contains("\ndatabase = ") {
         let both = anyhow!(
@@ -78,15 +78,17 @@ fn rows_of(tables: &TableEditor, table: Table) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The values of a row in the form of the configuration; otherwise the row without secrets, and the
-/// reason.
+/// Converts a row to values of the configuration.
+///
+/// # Errors
+/// The row cannot be used. The error contains the row without secrets, and the reason.
 fn usable(table: Table, mut row: Row) -> std::result::Result<Vec<String>, (String, String)> {
     row.iter_mut().for_each(|value| *value = value.trim().to_owned());
     let mut judged = row.clone();
     if table == Table::TokenKeys
         && let [_, _, _, lifetime, _, realm] = judged.as_mut_slice()
     {
-        // Its time has no part in it, and without a realm it is of any.
+        // The key is checked without its validity. A key without a realm is valid in any realm.
         "0".clone_into(lifetime);
         "any".clone_into(realm);
     }
@@ -114,7 +116,7 @@ fn usable(table: Table, mut row: Row) -> std::result::Result<Vec<String>, (Strin
         Table::TokenKeys => {
             let keys = found.rules.realms.values().flat_map(|realm| &realm.token_keys);
             for (value, key) in row.iter_mut().skip(1).zip(keys) {
-                // A longer one was cut to the length that its algorithm needs.
+                // A longer key is truncated to the length that the algorithm needs.
                 *value = match &key.algorithm {
                     TokenAlgorithm::Aes256Gcm(key) => BASE64_STANDARD.encode(key.expose()),
                     TokenAlgorithm::Aes128Gcm(key) => BASE64_STANDARD.encode(key.expose()),
@@ -130,7 +132,7 @@ fn usable(table: Table, mut row: Row) -> std::result::Result<Vec<String>, (Strin
     Ok(row)
 }
 
-/// Users of all realms, with their keys.
+/// Returns the users of all realms, with their keys.
 fn users_of(url: &str) -> Result<Vec<NewUser>> {
     let mut store = user_db::server_editor(url)?;
     let (mut users, mut after) = (Vec::new(), None);
@@ -139,7 +141,7 @@ fn users_of(url: &str) -> Result<Vec<NewUser>> {
         let Some(last) = page.last() else { return Ok(users) };
         after = Some(Position { realm: last.realm.clone(), name: last.name.clone() });
         for user in page {
-            // One that was deleted meanwhile is left out.
+            // A user that was deleted since the listing is skipped.
             if let Some(record) =
                 store.user(&user.realm, &UserQuery::Name(user.name.as_str().into()))?
             {
@@ -149,8 +151,8 @@ fn users_of(url: &str) -> Result<Vec<NewUser>> {
     }
 }
 
-/// Copies users into the database of the new configuration. Users that exist stay as they are.
-/// Returns lines for the operator.
+/// Copies users into the database of the new configuration. Existing users are not changed. Returns
+/// lines for the operator.
 pub(super) fn copy_users(
     paths: &PathOptions,
     file: &Path,

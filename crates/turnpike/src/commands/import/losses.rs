@@ -1,4 +1,4 @@
-//! Losses of an import: the exit status reports them, as scripts read nothing else.
+//! Losses of an import, reported by the exit status. Scripts read nothing else.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use coturn_config::{Fate, Import};
 
 use crate::failure::{Failure, Result};
 
-/// Options without which a client is locked out, or a network is open.
+/// Options whose loss locks out clients, or opens a network.
 const OPTIONS: [&str; 4] = ["user", "static-auth-secret", "use-auth-secret", "denied-peer-ip"];
 
-/// The same of tables.
+/// Tables whose loss locks out clients, or opens a network.
 const TABLES: [&str; 2] = ["turn_secret", "denied_peer_ip"];
 
-/// Returns an error if users, secrets, rules that deny peers or unreadable lines are lost. `users`
-/// is the number of users that the database does not take.
+/// Returns an error if users, secrets, rules that deny peers, or unreadable lines are lost. `users`
+/// is the number of users that the database refused.
 pub(super) fn refuse(file: &Path, imported: &Import, users: usize) -> Result<()> {
     let is_unreadable = |fate: &Fate| matches!(fate, Fate::Unreadable(_));
     let is_left = |fate: &Fate| is_unreadable(fate) || matches!(fate, Fate::Unsupported(_));

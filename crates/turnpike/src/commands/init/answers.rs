@@ -1,4 +1,4 @@
-//! Answers of an operator, and the configuration that they make.
+//! Operator's answers, and the resulting configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -7,65 +7,65 @@ use settings::Environment;
 
 use crate::{new_files, paths};
 
-/// A question, in the order in which they are asked.
+/// Question of `turnpike init`, sorted as presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     /// Authentication realm.
     Realm,
-    /// Public name.
+    /// Public host name.
     Name,
-    /// Public address in front of NAT.
+    /// Public address with address translation.
     External,
     /// Source of credentials.
     Auth,
-    /// Certificate.
+    /// Certificate of the server.
     Certificate,
 }
 
-/// An answer that cannot be taken.
+/// Error about an invalid answer.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    /// The error.
+    /// Description of the error.
     pub(super) what: String,
-    /// Advice.
+    /// Advice on a valid answer.
     pub(super) help: String,
 }
 
-/// All answers.
+/// Complete set of answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answers {
     /// Authentication realm.
     pub(super) realm: String,
-    /// Public name.
+    /// Public host name.
     pub(super) name: Option<String>,
-    /// Public address in front of NAT.
+    /// Public address with address translation.
     pub(super) external: External,
     /// Source of credentials.
     pub(super) auth: Auth,
-    /// Certificate.
+    /// Certificate of the server.
     pub(super) certificate: Certificate,
-    /// True where the file is for the packaged service, whose operators share a group.
+    /// True if the file is for the packaged service, whose operators share a group.
     pub(super) for_service: bool,
 }
 
-/// Public address in front of NAT.
+/// Public address of a host with address translation.
 #[derive(Clone, Debug, Default)]
 pub(super) enum External {
-    /// No NAT.
+    /// The host has no address translation.
     #[default]
     None,
-    /// One per family.
+    /// The public addresses are known, with one per family.
     Addresses(Vec<String>),
-    /// Asked of these STUN servers.
+    /// These STUN servers are queried for the public address.
     Auto(Vec<String>),
 }
 
 /// Source of credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Auth {
-    /// An application that shares a secret with the server.
+    /// An application shares a secret with the server.
     Secret,
-    /// The user database.
+    /// The user database contains the users.
     #[default]
     Users,
 }
@@ -73,21 +73,21 @@ pub(super) enum Auth {
 /// Certificate of the server.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Certificate {
-    /// None: no TLS.
+    /// The server has no certificate, and TLS is off.
     #[default]
     None,
-    /// Ordered for the public name.
+    /// A certificate is ordered for the public name.
     Acme,
-    /// PEM files.
+    /// The certificate is in PEM files.
     Files { chain: PathBuf, key: PathBuf },
 }
 
 impl Question {
-    /// The name comes before the certificate, which may need it.
+    /// All questions. The name precedes the certificate, which may need the name.
     pub(super) const ALL: [Self; 5] =
         [Self::Realm, Self::Name, Self::External, Self::Auth, Self::Certificate];
 
-    /// The flag that answers it.
+    /// Returns the flag with the answer.
     pub(super) const fn flag(self) -> &'static str {
         match self {
             Self::Realm => "--realm",
@@ -98,7 +98,7 @@ impl Question {
         }
     }
 
-    /// The question as it is asked.
+    /// Returns the text of the question.
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Realm => "Realm of the users, usually your domain, such as example.org",
@@ -117,7 +117,7 @@ impl Question {
         }
     }
 
-    /// Advice on an answer that is not valid.
+    /// Returns advice on an invalid answer.
     const fn help(self) -> &'static str {
         match self {
             Self::Realm => "write a domain, such as example.org",
@@ -135,7 +135,7 @@ impl Question {
         }
     }
 
-    /// The answer of an empty line.
+    /// Returns the default answer, which an empty line selects.
     pub(super) const fn preset(self) -> Option<&'static str> {
         match self {
             Self::Realm => None,
@@ -146,7 +146,7 @@ impl Question {
 }
 
 impl Answers {
-    /// Takes one answer, if it and the ones before it make a valid configuration.
+    /// Stores an answer, if it is valid together with the previous answers.
     pub(super) fn take(&mut self, question: Question, text: &str) -> Result<(), Wrong> {
         let mut next = self.clone();
         match question {
@@ -161,15 +161,15 @@ impl Answers {
         Ok(())
     }
 
-    /// The error of the configuration as far as it is known. The secret is no part of it, since its
-    /// file is written last; a name is checked as one that a certificate is ordered for.
+    /// Checks the configuration with the answers so far. The secret is left out, since its file is
+    /// written last. A name must be valid for a certificate, even if none is ordered.
     fn check(&self, question: Question) -> Result<(), Wrong> {
         let mut known = Self { auth: Auth::Users, ..self.clone() };
         if known.name.is_some() && matches!(known.certificate, Certificate::None) {
             known.certificate = Certificate::Acme;
         }
         if known.realm.is_empty() && question != Question::Realm {
-            // Asked for later.
+            // A later question sets the realm.
             known.realm = "realm".to_owned();
         }
         let text = known.toml(Path::new("/"));
@@ -177,13 +177,13 @@ impl Answers {
         if let Err(errors) = parsed
             && let Some(error) = errors.0.into_iter().next()
         {
-            // The advice of the settings is on TOML.
+            // The advice of the settings refers to TOML.
             return Err(Wrong { what: error.what, help: question.help().to_owned() });
         }
         paths::realm_slip(&known.realm).map_or(Ok(()), |(what, help)| Err(Wrong { what, help }))
     }
 
-    /// The configuration.
+    /// Returns the configuration as TOML.
     pub(super) fn toml(&self, secret: &Path) -> String {
         let mut text = format!(
             "# Written by turnpike init. All keys: turnpike reference. After a change: turnpike check, then turnpike reload.\n\n\
@@ -209,7 +209,7 @@ impl Answers {
         text
     }
 
-    /// A comment on the ports of the firewall.
+    /// Returns a comment about the ports for the firewall.
     fn ports(&self) -> String {
         let host = self.name.as_deref().unwrap_or("ADDRESS");
         let (more, tls) = match self.certificate {
@@ -217,7 +217,7 @@ impl Answers {
             Certificate::Acme => (", 443, 5349", format!(" and turns:{host}:443?transport=tcp")),
             Certificate::Files { .. } => (", 5349", format!(" and turns:{host}")),
         };
-        // Quoted as a whole, so that no name breaks the line.
+        // Quoted together with the name, which cannot break the line then.
         let uris = quoted(&format!("turn:{host}{tls}"));
         format!(
             "# Clients use {uris}.\n# Open in the firewall: UDP and TCP 3478{more}; UDP 49152-65535 (relay.ports).\n"
@@ -298,7 +298,7 @@ impl Certificate {
             )),
             ("acme", _) => Ok(Self::Acme),
             (_, Some((chain, key))) if !chain.trim().is_empty() && !key.trim().is_empty() => {
-                // The server may be started elsewhere.
+                // The server may be started in another directory.
                 let [chain, key] = [chain, key].map(|path| {
                     std::path::absolute(path.trim()).unwrap_or_else(|_| path.trim().into())
                 });
@@ -312,7 +312,7 @@ impl Certificate {
     }
 }
 
-/// A text as TOML: a string of JSON is one.
+/// Quotes a text for TOML, where a JSON string is valid.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

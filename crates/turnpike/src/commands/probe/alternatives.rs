@@ -1,5 +1,5 @@
-//! Other transports to a server that does not answer over UDP: an answer there means that UDP is
-//! blocked.
+//! Probes of other transports if a server does not respond over UDP. A response over another
+//! transport means that UDP is blocked.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use super::tls;
 use super::trust::Trust;
 use crate::uri::Uri;
 
-/// Ports of TLS, beside the one of the URI.
+/// Ports of TLS, in addition to the URI's port.
 const TLS_PORTS: [u16; 2] = [5349, 443];
 
-/// Tries TCP and TLS, and reports the result.
+/// Probes TCP and TLS, and reports the result.
 pub(super) fn look(uri: &Uri, server: SocketAddr, trust: &Trust<'_>, report: &mut Report) {
     const NAME: &str = "udp";
     let host = if server.is_ipv6() && uri.host.contains(':') {
@@ -49,7 +49,7 @@ fn answers_over_tcp(server: SocketAddr) -> bool {
 fn answers_over_tls(server: SocketAddr, trust: &Trust<'_>) -> bool {
     let Ok(Link::Tcp(socket, _)) = Link::tcp(server) else { return false };
     let mut unread = Report::new(String::new());
-    // Nothing secret is sent.
+    // The probe sends no secrets, so any certificate is accepted.
     let any = Trust { insecure: true, ..*trust };
     let Some(stream) = tls::shake_hands(socket, &any, &mut unread) else { return false };
     let link = Link::Tls(Box::new(stream), Vec::new());

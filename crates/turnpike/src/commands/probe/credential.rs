@@ -1,4 +1,4 @@
-//! Credentials of a probe, and why a server refuses them: clocks that differ, or another secret.
+//! Credentials of a probe, and diagnosis of a refusal: different clocks, or another secret.
 
 use std::io::Read as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,13 +9,15 @@ use crate::cli;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::output;
 
-/// Validity of a time-limited credential made from a secret: longer than any probe.
+/// Validity in seconds of a time-limited credential that is derived from a secret. Longer than any
+/// probe.
 const CREDENTIAL_SECONDS: u64 = 600;
 
-/// Validities that tell how far ahead the clock of a server is: an hour, a day, a year, ten years.
+/// Validities in seconds that reveal how far a server's clock is ahead: an hour, a day, a year, ten
+/// years.
 const LONGER: [u64; 4] = [3600, 86_400, 365 * 86_400, 3650 * 86_400];
 
-/// User of a second credential, which tells a refused secret from a refused user.
+/// User of a second credential, which distinguishes a refused secret from a refused user.
 const OTHER_USER: &str = "turnpike-probe";
 
 /// Credentials of the probe.
@@ -23,12 +25,12 @@ const OTHER_USER: &str = "turnpike-probe";
 pub(super) struct Login {
     pub(super) username: String,
     pub(super) password: String,
-    /// The shared secret and the user part, if the credential was made from them.
+    /// Shared secret and user part, if the credential was derived from them.
     made: Option<(String, String)>,
 }
 
 impl Login {
-    /// The credentials of the command line.
+    /// Returns the credentials of the command line.
     pub(super) fn of(args: &cli::Probe) -> Result<Option<Self>> {
         let secret = match (&args.secret, &args.secret_file) {
             (Some(secret), _) => Some(secret.clone()),
@@ -65,8 +67,8 @@ impl Login {
         Self { username, password, made: Some((secret.to_owned(), user.to_owned())) }
     }
 
-    /// Why a server may have refused the credential, as far as this host can tell. `works` tries
-    /// others.
+    /// Diagnoses why a server refused the credential. Returns the probable reason and advice, if
+    /// this host can determine them. `works` tries other credentials.
     pub(super) fn diagnose(&self, works: impl Fn(&Self) -> bool) -> Option<(String, String)> {
         const CLOCKS: &str = "compare the clocks of both hosts (`date -u`), and set them by NTP";
         if let Some((secret, user)) = &self.made {
@@ -105,11 +107,11 @@ impl Login {
     }
 }
 
-/// Seconds since a time-limited user name expired; `None` for other names and for one that is
-/// valid.
+/// Returns the seconds since the expiry of a time-limited user name. Returns `None` for other
+/// names, and for valid names.
 fn expired(username: &str, now: u64) -> Option<u64> {
     let (first, last) = username.split_once(':').unwrap_or((username, ""));
-    // A number of a user is no time: one is from this century.
+    // A smaller number belongs to a user name. Times of expiry are from this century.
     let at: u64 = [first, last].iter().find_map(|part| part.parse().ok())?;
     (at > 1_000_000_000 && at < now).then(|| now - at)
 }

@@ -1,4 +1,4 @@
-//! DTLS to the server, verified like TLS.
+//! DTLS link to the server, with verification of the certificate as for TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -18,10 +18,11 @@ use crate::uri::Uri;
 
 const NAME: &str = "dtls";
 
-/// Interval of OpenSSL's retransmission checks.
+/// Interval of OpenSSL's checks for a retransmission.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The longest datagram of a handshake: the IPv6 minimum MTU (RFC 8200 §5) less headers.
+/// Maximum length of a handshake's datagrams in bytes: the IPv6 minimum MTU (RFC 8200 §5) minus
+/// headers.
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
 /// Performs a DTLS handshake, and judges the certificate.
@@ -34,7 +35,7 @@ pub(super) fn shake_hands(
     let stream = match begin(socket, trust).and_then(handshake) {
         Ok(stream) => stream,
         Err(error) => {
-            // With UDP this is the first packet that the server has to answer.
+            // Over UDP the ClientHello is the first packet that requires a response of the server.
             let silent = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut);
             let advice = if silent {
                 uri.unreachable()
@@ -56,7 +57,7 @@ pub(super) fn shake_hands(
     judged((NAME, version), &chain, trust, report).then_some(Session(stream))
 }
 
-/// A DTLS session, closed when dropped, so that the server does not wait for more.
+/// DTLS session. Dropping closes the session, to let the server release it.
 #[derive(Debug)]
 pub(super) struct Session(SslStream<Datagrams>);
 
@@ -69,10 +70,10 @@ impl Session {
         self.0.ssl_write(message).map(drop).map_err(io::Error::other)
     }
 
-    /// The next message; `None` when none came in time.
+    /// Returns the next message, or `None` if no message arrives in time.
     ///
     /// # Errors
-    /// The server has closed the session, or is not reachable any more.
+    /// The server has closed the session, or has become unreachable.
     pub(super) fn receive(&mut self, within: Duration) -> io::Result<Option<Vec<u8>>> {
         self.0.get_ref().0.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
         let mut message = vec![0; MESSAGE_MAX];
@@ -92,7 +93,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The alert may be lost: the server has its timeouts.
+        // The alert may be lost, but the server has timeouts.
         let _ = self.0.shutdown();
     }
 }
@@ -111,7 +112,8 @@ fn begin(socket: UdpSocket, trust: &Trust<'_>) -> io::Result<SslStream<Datagrams
     begun().map_err(|error: ErrorStack| io::Error::other(format!("OpenSSL: {error}")))
 }
 
-/// The certificate is judged after the handshake, before anything is sent.
+/// Creates the context of a client. The certificate is judged after the handshake, before data is
+/// sent.
 fn context() -> Result<SslContext, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::dtls())?;
     context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
@@ -133,7 +135,7 @@ fn handshake(mut stream: SslStream<Datagrams>) -> io::Result<SslStream<Datagrams
     Ok(stream)
 }
 
-/// A socket connected to the server, as OpenSSL uses it: a timeout is no error.
+/// Adapter of a connected socket for OpenSSL, where a timeout is not reported as a failure.
 #[derive(Debug)]
 struct Datagrams(UdpSocket);
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Time for a connection or a handshake, and for a connection to take a message.
+/// Maximum time for a connection, for a handshake, and for sending a message.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The longest message in bytes.
+/// Maximum length of a message in bytes.
 pub(super) const MESSAGE_MAX: usize = 65_536;

@@ -1,4 +1,4 @@
-//! The transport to the server: datagrams, or messages on a stream.
+//! Link to the server: datagrams, or messages on a stream.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -11,7 +11,7 @@ use super::dtls::Session;
 use super::limits::{CONNECT_WITHIN, MESSAGE_MAX};
 use super::tls::TlsStream;
 
-/// The transport to the server.
+/// Link to the server. Streams have a buffer of bytes that were received but not parsed.
 #[derive(Debug)]
 pub(crate) enum Link {
     Udp(UdpSocket),
@@ -21,14 +21,18 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// Creates a link over UDP.
+    ///
     /// # Errors
-    /// There is no route to that address.
+    /// The host has no route to the address.
     pub(crate) fn udp(server: SocketAddr) -> io::Result<Self> {
         let socket = udp_socket(server)?;
         socket.connect(server)?;
         Ok(Self::Udp(socket))
     }
 
+    /// Connects over TCP.
+    ///
     /// # Errors
     /// The connection is refused, or times out.
     pub(crate) fn tcp(server: SocketAddr) -> io::Result<Self> {
@@ -38,7 +42,7 @@ impl Link {
         Ok(Self::Tcp(stream, Vec::new()))
     }
 
-    /// The local address.
+    /// Returns the local address.
     pub(crate) fn local(&self) -> SocketAddr {
         let local = match self {
             Self::Udp(socket) => socket.local_addr(),
@@ -67,10 +71,10 @@ impl Link {
         }
     }
 
-    /// The next message; `None` when none came in time.
+    /// Returns the next message, or `None` if no message arrives in time.
     ///
     /// # Errors
-    /// The server is not reachable any more, or does not speak STUN.
+    /// The server has become unreachable, or does not speak STUN.
     pub(crate) fn receive(&mut self, within: Duration) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Udp(socket) => {
@@ -89,7 +93,7 @@ impl Link {
     }
 }
 
-/// A socket of the server's family.
+/// Creates a socket of the server's address family.
 pub(crate) fn udp_socket(server: SocketAddr) -> io::Result<UdpSocket> {
     if server.is_ipv4() {
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
@@ -98,12 +102,12 @@ pub(crate) fn udp_socket(server: SocketAddr) -> io::Result<UdpSocket> {
     }
 }
 
-/// The next datagram and its source; `None` when none came in time.
+/// Returns the next datagram and its source, or `None` if no datagram arrives in time.
 pub(crate) fn receive_datagram(
     socket: &UdpSocket,
     within: Duration,
 ) -> io::Result<Option<(SocketAddr, Vec<u8>)>> {
-    // Zero would be for ever.
+    // A timeout of zero would mean an unlimited wait.
     socket.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
     let mut bytes = vec![0; MESSAGE_MAX];
     match socket.recv_from(&mut bytes) {

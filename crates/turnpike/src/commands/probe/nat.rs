@@ -1,4 +1,5 @@
-//! Behaviour of the NAT in front of this host, where the server can tell (RFC 5780 §4).
+//! Detection of the behaviour of address translation before this host, if the server supports it
+//! (RFC 5780 §4).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,7 +13,7 @@ use stun_wire::{
 use super::link::{receive_datagram, udp_socket};
 use super::report::{Report, Step};
 
-/// Times of a request's transmissions, and the wait for the last response: silence is a result
+/// Waits after each transmission of a request. They are short, because silence is a regular result
 /// here.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(600), Duration::from_millis(1200)];
@@ -21,11 +22,11 @@ const WAITS: [Duration; 3] =
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) mapped: SocketAddr,
-    /// OTHER-ADDRESS.
+    /// Value of OTHER-ADDRESS.
     other: Option<SocketAddr>,
 }
 
-/// Tests the NAT, and reports its behaviour.
+/// Tests the address translation, and reports its behaviour.
 pub(crate) fn look(server: SocketAddr, report: &mut Report) {
     const NAME: &str = "nat";
     match (mapping(server), filtering(server)) {
@@ -43,12 +44,13 @@ pub(crate) fn look(server: SocketAddr, report: &mut Report) {
     }
 }
 
-/// RFC 5780 §4.3; `None` where the server does not serve it.
+/// Tests the mapping behaviour (RFC 5780 §4.3). Returns `None` if the server does not support the
+/// test.
 fn mapping(server: SocketAddr) -> io::Result<Option<String>> {
     let socket = udp_socket(server)?;
     let Some(first) = binding(&socket, server, None)? else { return Ok(None) };
     let Some(other) = first.other else { return Ok(None) };
-    // From where packets to the server leave.
+    // Find the address that packets to the server leave from.
     let towards = udp_socket(server)?;
     towards.connect(server)?;
     let local = SocketAddr::new(towards.local_addr()?.ip(), socket.local_addr()?.port());
@@ -71,7 +73,7 @@ fn mapping(server: SocketAddr) -> io::Result<Option<String>> {
     }))
 }
 
-/// RFC 5780 §4.4, from a fresh socket.
+/// Tests the filtering behaviour (RFC 5780 §4.4) with a new socket.
 fn filtering(server: SocketAddr) -> io::Result<Option<String>> {
     let socket = udp_socket(server)?;
     let Some(first) = binding(&socket, server, None)? else { return Ok(None) };
@@ -90,10 +92,10 @@ fn filtering(server: SocketAddr) -> io::Result<Option<String>> {
     ))
 }
 
-/// Sends a Binding request; `None` without a success response from any address.
+/// Sends a Binding request. Returns `None` without a success response from any address.
 ///
 /// # Errors
-/// The socket cannot send.
+/// The socket cannot send or receive.
 pub(crate) fn binding(
     socket: &UdpSocket,
     server: SocketAddr,
@@ -121,7 +123,8 @@ pub(crate) fn binding(
     Ok(None)
 }
 
-/// The answer in a datagram: `None` when it is something else, `Some(None)` when it is a refusal.
+/// Parses a datagram. Returns `None` for a message other than the response, and `Some(None)` for an
+/// error response.
 fn read(bytes: &[u8], id: TransactionId) -> Option<Option<Bound>> {
     let message = Message::parse(bytes).ok().filter(|message| message.transaction_id() == id)?;
     match message.class() {

@@ -1,5 +1,5 @@
-//! The server's own host: behind NAT it does not reach itself at its public address, and its own
-//! addresses are no peers.
+//! Detection that the server runs on this host. Behind NAT a host may not reach its public address,
+//! and the server refuses the host's own addresses as peers.
 
 use std::net::IpAddr;
 
@@ -9,28 +9,29 @@ use linux_net::interface_addresses;
 use crate::cli::PathOptions;
 use crate::paths;
 
-/// Knowledge about the server on this host.
+/// Addresses of this host and of the server that runs here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnHost {
     addresses: Vec<IpAddr>,
-    /// Relay addresses of the running server: here, and as clients know them.
+    /// Relay addresses of the running server: the local address, and the public address for
+    /// clients.
     relays: Vec<(IpAddr, IpAddr)>,
 }
 
 impl OwnHost {
-    /// Asks the running server on this host, if there is one that this user may ask.
+    /// Queries the server on this host, if it runs and this user has access.
     pub(super) fn look(paths: &PathOptions) -> Self {
         let addresses = interface_addresses().unwrap_or_default();
         let addresses = addresses.into_iter().map(|interface| interface.address).collect();
         Self { addresses, relays: relays(paths).unwrap_or_default() }
     }
 
-    /// True if a server at this address is on this host.
+    /// Returns true if a server at this address runs on this host.
     pub(super) fn has(&self, ip: IpAddr) -> bool {
         self.addresses.contains(&ip) || self.relays.iter().any(|(_, public)| *public == ip)
     }
 
-    /// The address here that stands for a public one; the same where there is none.
+    /// Returns the local address of a public address, or the argument if no local address is known.
     pub(super) fn local(&self, ip: IpAddr) -> IpAddr {
         if self.addresses.contains(&ip) {
             return ip;

@@ -1,4 +1,4 @@
-//! Test of the relay: an allocation, a permission, and the echo of a peer in this process.
+//! Relay test: an allocation, a permission, and the echo of a peer in this process.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -13,23 +13,23 @@ use super::report::{Report, Step};
 use super::session::Session;
 use crate::uri::Uri;
 
-/// Attempts in each direction, and the wait for an answer: UDP loses packets.
+/// Maximum number of attempts in each direction, since UDP loses packets.
 const TRIES: u32 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Port of STUN over UDP when the URI has another transport.
+/// Port of STUN over UDP if the URI has another transport.
 const STUN_PORT: u16 = 3478;
 
-/// A server, and this host as it sees it.
+/// Server, and the address of this host as observed by the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen<'a> {
     pub(super) server: SocketAddr,
-    /// XOR-MAPPED-ADDRESS.
+    /// Value of XOR-MAPPED-ADDRESS.
     pub(super) mapped: SocketAddr,
     pub(super) here: &'a OwnHost,
 }
 
-/// A refused Allocate.
+/// Refusal of an Allocate request.
 #[derive(Debug)]
 pub(super) struct NotAllocated {
     code: Option<u16>,
@@ -37,12 +37,12 @@ pub(super) struct NotAllocated {
 }
 
 impl NotAllocated {
-    /// The server does not accept the credentials.
+    /// Returns true if the server does not accept the credentials.
     pub(super) fn is_unauthorized(&self) -> bool {
         self.code == Some(401)
     }
 
-    /// The step for the report; `better` is a cause and its advice.
+    /// Returns the step for the report. `better` is a known cause with advice.
     pub(super) fn step(self, better: Option<(String, String)>) -> Step {
         let Self { code, why } = self;
         if let Some((cause, advice)) = better {
@@ -67,7 +67,7 @@ impl NotAllocated {
 
 const ALLOCATE: &str = "allocate";
 
-/// Allocates, and relays.
+/// Allocates, and tests the relay.
 pub(super) fn look(
     session: &mut Session,
     uri: &Uri,
@@ -90,9 +90,9 @@ pub(super) fn look(
     Ok(())
 }
 
-/// A word through the relay to a socket of ours, and back.
+/// Sends a message through the relay to a socket of this process, and back.
 fn echo(session: &mut Session, seen: Seen<'_>, relayed: SocketAddr, report: &mut Report) {
-    // Behind NAT the host may not reach itself at its public address.
+    // With address translation, the host may be unable to reach its public address.
     let relay = SocketAddr::new(seen.here.local(relayed.ip()), relayed.port());
     let (peer, address) = match peer(seen, relay) {
         Ok(peer) => peer,
@@ -140,19 +140,20 @@ fn echo(session: &mut Session, seen: Seen<'_>, relayed: SocketAddr, report: &mut
     });
 }
 
-/// A socket of ours and the address that the server will know it by.
+/// Creates a peer's socket. Returns it with the address that the server will observe.
 fn peer(seen: Seen<'_>, relayed: SocketAddr) -> Result<(UdpSocket, SocketAddr), String> {
     let Seen { server: stun, mapped, .. } = seen;
     if stun.is_ipv4() != relayed.is_ipv4() {
         return Err("the relayed address is of another family than the server's".to_owned());
     }
     let socket = udp_socket(relayed).map_err(|error| error.to_string())?;
-    // Where STUN over UDP is not to be had, the address we come from over TCP is the likeliest.
+    // If STUN over UDP is unavailable, the mapped address of the other transport is the most likely
+    // address.
     let answer = binding(&socket, stun, None).ok().flatten();
     Ok((socket, answer.map_or(mapped, |answer| answer.mapped)))
 }
 
-/// The peer sends first, which opens the NAT that it may be behind; then it echoes.
+/// Sends a message in each direction. The peer sends first, to open its NAT, and then echoes.
 fn exchange(
     session: &mut Session,
     peer: &UdpSocket,

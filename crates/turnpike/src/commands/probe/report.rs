@@ -9,32 +9,32 @@ use crate::escape;
 use crate::failure::Result;
 use crate::output;
 
-/// Outcome of a step, from best to worst.
+/// Outcome of a step, sorted from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
     Ok,
-    /// Not tried, for want of something.
+    /// The step was not tried, because a prerequisite is missing.
     Skipped,
-    /// It works, and somebody should look at it.
+    /// The step works but needs attention.
     Warning,
     Failed,
 }
 
-/// One step.
+/// Step of a probe.
 #[derive(Debug, Serialize)]
 pub(crate) struct Step {
     name: &'static str,
     state: State,
-    /// Nothing is known about this step: the verdict is not that all works.
+    /// True if the result of the step is unknown. The verdict then cannot be [`Verdict::Works`].
     #[serde(skip)]
     is_unknown: bool,
-    /// Finding.
+    /// Description of the result.
     what: String,
-    /// Advice.
+    /// Advice for the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
-    /// Response time.
+    /// Response time in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     milliseconds: Option<f64>,
 }
@@ -56,12 +56,12 @@ impl Step {
         Self::new(name, State::Warning, what)
     }
 
-    /// Not tried, so that nothing is known.
+    /// Creates a step that was not tried, with an unknown result.
     pub(crate) fn untested(name: &'static str, what: impl Into<String>) -> Self {
         Self { is_unknown: true, ..Self::skipped(name, what) }
     }
 
-    /// Tried without a result.
+    /// Creates a step that was tried without a result.
     pub(crate) fn inconclusive(name: &'static str, what: impl Into<String>) -> Self {
         Self { is_unknown: true, ..Self::warning(name, what) }
     }
@@ -92,13 +92,13 @@ impl Step {
         let time = self.milliseconds.map(|ms| format!(", {ms:.1} ms")).unwrap_or_default();
         let advice =
             self.advice.as_ref().map(|text| format!("\n{:22}{text}", "")).unwrap_or_default();
-        // What a server says of itself stands on a line of its own whatever is in it.
+        // Escaped, so a server's text cannot break the line.
         let what = escape::line(&self.what);
         format!("  {state:<8} {:<11}{what}{time}{advice}", self.name)
     }
 }
 
-/// All steps.
+/// Report of all steps.
 #[derive(Debug)]
 pub(crate) struct Report {
     uri: String,
@@ -110,9 +110,9 @@ pub(crate) struct Report {
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     Works,
-    /// It works, and something is to be mended soon.
+    /// The server works, but needs a correction soon.
     WorksWithWarnings,
-    /// A part could not be tested from here.
+    /// A part could not be tested from this host.
     Inconclusive,
     Fails,
 }
@@ -128,12 +128,12 @@ impl Verdict {
     }
 }
 
-/// The report for programs.
+/// Report for programs.
 #[derive(Debug, Serialize)]
 struct Outcome<'a> {
     uri: &'a str,
     verdict: Verdict,
-    /// Findings of the steps that the verdict follows from.
+    /// Descriptions of the steps that determine the verdict.
     reasons: Vec<String>,
     steps: &'a [Step],
 }
@@ -159,7 +159,7 @@ impl Report {
         output::print(&lines.join("\n"))
     }
 
-    /// 0 when all is well, 1 when something is to be looked at, 2 when something does not work.
+    /// Returns 0 for success, 1 for a step that needs attention, and 2 for a failed step.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.worst() {
             State::Ok | State::Skipped => 0,

@@ -1,4 +1,4 @@
-//! A client of the server: requests and their answers over a link.
+//! Client session of the probe: requests and responses over a link.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use turn_types::{Instant, PeerAddr, ServerAddr};
 use super::credential::Login;
 use super::link::Link;
 
-/// Requests are sent four times within two seconds, and given up after three and a half: a server
-/// that needs longer counts as broken.
+/// Retransmission of requests: four transmissions within two seconds, and a failure after three and
+/// a half. A slower server is treated as broken.
 const PATIENCE: Retransmission = Retransmission {
     rto: Duration::from_millis(300),
     sends_max: 4,
@@ -21,7 +21,7 @@ const PATIENCE: Retransmission = Retransmission {
     reliable_timeout: Duration::from_secs(4),
 };
 
-/// Why a request came to nothing: the code, if the server named one, and words.
+/// Failure of a request: the error code, if the server responded, and a description.
 pub(crate) type Refused = (Option<u16>, String);
 
 pub(crate) struct Session {
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     client: Client,
 }
 
-/// Responses so far.
+/// Event or data received so far.
 enum Heard {
     Event(Event),
     Data(PeerAddr, Vec<u8>),
@@ -47,7 +47,7 @@ impl Session {
         Self { link, client: Client::new(config) }
     }
 
-    /// The mapped address, and the response time.
+    /// Sends a Binding request. Returns the mapped address and the response time.
     pub(crate) fn binding(&mut self) -> Result<(SocketAddr, Duration), String> {
         let start = Clock::now().instant;
         self.client.binding(start).map_err(|error| format!("{error:?}"))?;
@@ -78,7 +78,7 @@ impl Session {
         self.wait_for(|event| matches!(event, Event::PermissionReady { .. }).then_some(()))
     }
 
-    /// Sends to a peer.
+    /// Sends data to a peer.
     pub(crate) fn say(&mut self, peer: PeerAddr, payload: &[u8]) -> Result<(), String> {
         let mut out = [0; 512];
         let len = self
@@ -88,7 +88,7 @@ impl Session {
         self.link.send(&out[..len]).map_err(|error| error.to_string())
     }
 
-    /// Data from a peer; `None` when none came in time.
+    /// Returns data from a peer, or `None` if no data arrives in time.
     pub(crate) fn hear(&mut self, within: Duration) -> Result<Option<(PeerAddr, Vec<u8>)>, String> {
         let end = Clock::now().instant + within;
         loop {
@@ -100,10 +100,10 @@ impl Session {
         }
     }
 
-    /// Gives the allocation back, without waiting for the answer.
+    /// Releases the allocation without waiting for the response.
     pub(crate) fn release(&mut self) {
         if self.client.release(Clock::now().instant).is_ok() {
-            // It expires by itself otherwise.
+            // After a failure, the allocation expires later.
             let _ = self.transmit();
         }
     }
@@ -127,7 +127,7 @@ impl Session {
         }
     }
 
-    /// The next thing that happens, at the latest at `end`.
+    /// Waits for the next event or data, until `end` at the latest.
     fn turn(&mut self, end: Instant) -> Result<Option<Heard>, String> {
         loop {
             self.transmit()?;

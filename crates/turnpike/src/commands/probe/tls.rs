@@ -1,4 +1,4 @@
-//! TLS to the server: its certificate's trust, subject and expiry.
+//! TLS link to the server, with checks of the certificate's trust, subject and expiry.
 
 use std::io;
 use std::net::TcpStream;
@@ -16,10 +16,10 @@ use crate::any_certificate::{AnyCertificate, provider};
 
 const NAME: &str = "tls";
 
-/// Warning time before a certificate expires.
+/// Number of days before a certificate's expiry at which warnings start.
 const WARN_DAYS: i64 = 14;
 
-/// A connection in TLS.
+/// TLS connection.
 pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
 /// Performs a TLS handshake, and judges the certificate.
@@ -43,7 +43,7 @@ pub(super) fn shake_hands(
     }
 }
 
-/// Reports the handshake and the chain; true if the probe goes on.
+/// Reports the handshake and the chain. Returns true if the probe continues.
 pub(super) fn judged(
     (name, version): (&'static str, String),
     chain: &[CertificateDer<'_>],
@@ -85,7 +85,7 @@ fn handshake(socket: TcpStream, trust: &Trust<'_>) -> io::Result<TlsStream> {
     Ok(stream)
 }
 
-/// Subject, issuer and expiry of a certificate.
+/// Describes the subject, issuer and expiry of a certificate.
 fn describe(certificate: &CertificateDer<'_>) -> Step {
     const NAME: &str = "chain";
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {

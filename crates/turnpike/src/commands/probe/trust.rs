@@ -1,4 +1,4 @@
-//! Trust in a server's certificate: as a client decides it, with the flaw by name.
+//! Trust in a server's certificate. Decides as a client does, and names the flaw.
 
 use std::io;
 use std::net::IpAddr;
@@ -16,18 +16,18 @@ use crate::authorities::authorities;
 use crate::certificates::inspection::{Flaw, Inspection, inspect_chain};
 use crate::findings::Severity;
 
-/// Rules of a probe.
+/// Trust rules of a probe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trust<'a> {
-    /// Name that the certificate has to be for, and that is sent to the server (SNI).
+    /// Name that the certificate must contain. Also sent to the server (SNI).
     pub(super) name: &'a str,
-    /// More authorities.
+    /// File of further authorities.
     pub(super) ca: Option<&'a Path>,
-    /// Goes on with a certificate that is not trusted.
+    /// True if the probe continues with an untrusted certificate.
     pub(super) insecure: bool,
 }
 
-/// Why clients refuse a certificate, and advice.
+/// Reason why clients refuse a certificate, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Distrust {
     pub(super) what: String,
@@ -35,7 +35,7 @@ pub(super) struct Distrust {
 }
 
 impl Trust<'_> {
-    /// The name, as TLS has it.
+    /// Returns the name in the form of TLS.
     pub(super) fn server_name(&self) -> io::Result<ServerName<'static>> {
         match self.name.parse::<IpAddr>() {
             Ok(ip) => Ok(ServerName::from(ip)),
@@ -44,6 +44,9 @@ impl Trust<'_> {
     }
 
     /// Judges the chain that a server has presented.
+    ///
+    /// # Errors
+    /// Clients refuse the chain.
     pub(super) fn judge(&self, chain: &[CertificateDer<'_>]) -> Result<(), Distrust> {
         let verified = self.verify(chain);
         let Err(error) = verified else { return Ok(()) };
@@ -64,7 +67,7 @@ impl Trust<'_> {
     }
 
     fn explain(&self, error: &Error, names: &[String], flaws: &[Flaw]) -> Distrust {
-        // `openssl req -x509` makes such certificates by default.
+        // By default, `openssl req -x509` creates such certificates.
         let is_authority = error.to_string().contains("CaUsedAsEndEntity");
         let is_other_name = matches!(
             error,

@@ -1,5 +1,5 @@
-//! Sockets of the control plane: bound when the server starts, and served once its workers have
-//! started.
+//! Sockets of the control plane. They are bound when the server starts, and served after the
+//! workers have started.
 
 use std::mem::take;
 use std::os::unix::net::UnixListener;
@@ -18,25 +18,25 @@ use crate::handover::{self, Predecessor};
 use crate::listeners::{self, Services};
 use crate::signed_tokens;
 
-/// Sockets that are bound. They are closed in the reverse order, which is that of the fields.
+/// Bound sockets. Fields are dropped in declaration order, which reverses the order of binding.
 pub(super) struct ControlSockets {
-    /// Listeners of the interface over the network; true for those on loopback.
+    /// Listeners of the interface over the network, with true for loopback addresses.
     api: Vec<(TcpListener, bool)>,
     /// Listeners for monitoring.
     monitoring: Vec<HttpListener>,
-    /// Copies of all HTTP listeners over TCP, for the next process.
+    /// Copies of all HTTP listeners over TCP, for a successor.
     pub(super) services: Services,
-    /// The file of [`Self::handover`].
+    /// Socket file of [`Self::handover`].
     pub(super) handover_file: SocketFile,
-    /// The socket that the next process connects to.
+    /// Socket that a successor connects to.
     pub(super) handover: UnixListener,
-    /// The control socket, until it is served.
+    /// Control socket, until served.
     control: Option<UnixSocket>,
 }
 
 impl ControlSockets {
-    /// Binds all sockets, or takes those of a process before. Members of the `group` may use the
-    /// control socket; `other` is what becomes of another server's Unix sockets.
+    /// Binds all sockets, or adopts the predecessor's sockets. Members of the `group` can use the
+    /// control socket. `other` determines the treatment of another server's Unix sockets.
     pub(super) fn bind(
         settings: &Settings,
         group: Option<u32>,
@@ -55,8 +55,8 @@ impl ControlSockets {
         Ok(Self { api, monitoring, services, handover_file, handover, control })
     }
 
-    /// Joins each HTTP listener with its routes: those of operators or those of `monitoring`. After
-    /// an error the listeners without routes stay bound as long as this value exists.
+    /// Joins each HTTP listener with the routes of operators or of monitoring. After an error, the
+    /// remaining listeners stay bound for the lifetime of this value.
     ///
     /// # Errors
     /// A file with certificate authorities or with keys of signed tokens cannot be used.
@@ -101,7 +101,7 @@ fn control_socket_failed(error: AccessError) -> Failure {
     }
 }
 
-/// TLS of the interface over the network, and the access that tokens give to it.
+/// Returns the TLS configuration of the interface over the network, and the access by tokens.
 fn api_access(
     settings: &Settings,
     certificates: &CertificateReloader,

@@ -1,4 +1,4 @@
-//! The user database at the start of a server, and the users that it needs.
+//! User database at the start of a server, with the users that the server needs.
 
 use std::sync::Arc;
 
@@ -11,30 +11,32 @@ use crate::failure::{Failure, Result};
 use crate::first_start::{self, Shown};
 use crate::users;
 
-/// The user database of a server that starts.
+/// User database of a server that starts.
 pub(super) struct UserDatabase {
-    /// Warning that no client may relay yet.
+    /// Warning that no client can relay yet.
     pub(super) warning: Option<String>,
-    /// The generated user, to be shown.
+    /// Generated user to show to the operator.
     pub(super) first_user: Option<Shown>,
     /// Access to the users for operators.
     pub(super) accounts: Option<Arc<DatabaseAccounts>>,
-    /// `None`: the database cannot be opened, and nobody needs it.
+    /// Editor of the database. `None` if the database cannot be opened, and the server needs no
+    /// users.
     pub(super) editor: Option<Box<dyn UserEditor>>,
-    /// A shared database, which may have no users, has not been read.
+    /// True if a shared database has not been read. The database may have no users.
     is_unread: bool,
 }
 
 impl UserDatabase {
-    /// Opens the database. If only its users may relay and it has none, a server without a
-    /// configuration (not `is_configured`) gets a generated user, and another one a warning.
+    /// Opens the database. The database may have no users although only users can relay. In this
+    /// case a server without a configuration (not `is_configured`) gets a generated user, and other
+    /// servers get a warning.
     pub(super) fn open(settings: &Settings, is_configured: bool) -> Result<Self> {
         let mut editor = open_editor(settings)?;
         let relays_for_users_only = settings.needs_users()
             && !settings.takes_secrets_or_tokens()
             && !settings.auth.open_relay.is_open();
         let (mut first_user, mut warning) = (None, None);
-        // Such a database may hang, and calls may wait for this server.
+        // A shared database may hang, and calls may wait for this server.
         let is_shared = settings.user_database().has_coturn_layout();
         let reads = relays_for_users_only && !is_shared;
         if let Some(editor) = editor.as_mut().filter(|_| reads) {
@@ -48,8 +50,8 @@ impl UserDatabase {
         Ok(Self { warning, first_user, accounts, editor, is_unread })
     }
 
-    /// Warns in the background about a shared database that has no users for this server, or does
-    /// not answer. Users are found when it is there.
+    /// Checks a shared database in the background. Logs a warning if the database does not respond,
+    /// or has no users for this server. Users that are added later are found nevertheless.
     pub(super) fn warn_later(&self, settings: &Settings) {
         if !self.is_unread {
             return;
@@ -70,8 +72,8 @@ impl UserDatabase {
     }
 }
 
-/// Opens the user database; `None` if it cannot be opened and nobody needs it, as on a read-only
-/// file system.
+/// Opens the user database. Returns `None` if this fails and the server needs no users, as on a
+/// read-only file system.
 fn open_editor(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
     match users::editor(&settings.user_database()) {
         Ok(store) => Ok(Some(store)),
@@ -90,7 +92,7 @@ fn open_editor(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
     }
 }
 
-/// Warning for a realm without users: other realms that have some.
+/// Returns a warning if the realm has no users. The warning names other realms that have users.
 fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<String>> {
     let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {

@@ -38,12 +38,12 @@ pub(super) fn traffic(status: &Status, rates: &TrafficRates) -> String {
     table.render()
 }
 
-/// Rounded percentage, for people.
+/// Returns a percentage.
 fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
 }
 
-/// Counts, the largest first.
+/// Formats counts, largest first.
 pub(super) fn counted(counts: &BTreeMap<String, u64>) -> String {
     let mut counts: Vec<_> = counts.iter().collect();
     counts.sort_by_key(|(name, count)| (u64::MAX - *count, *name));

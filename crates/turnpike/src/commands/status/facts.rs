@@ -30,7 +30,7 @@ pub(super) fn facts(status: &Status, now: &Overview, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// Allocations that were taken over from another process, and the state of the keeper.
+/// Describes allocations that were taken over from another process, and the state of the keeper.
 fn takeover_and_keeper(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(status.took_over.as_ref().map(|it| {
@@ -50,7 +50,7 @@ fn takeover_and_keeper(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Servers that clients are redirected to. `None` without any.
+/// Describes the servers that clients are redirected to. Returns `None` without such servers.
 fn redirects(redirects: &[Redirect]) -> Option<String> {
     if redirects.is_empty() {
         return None;
@@ -65,7 +65,8 @@ fn redirects(redirects: &[Redirect]) -> Option<String> {
     Some(format!("  redirects to {}", servers.join(", ")))
 }
 
-/// Relay addresses with their ports, and prefixes with the number of addresses in use.
+/// Describes the relay addresses with their ports, and prefixes with the number of addresses in
+/// use.
 fn relays(status: &Status) -> Vec<String> {
     let mut lines = vec![format!(
         "  relays from  {}, ports {}",
@@ -79,7 +80,8 @@ fn relays(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Resources in use, with their limits. Nothing of a server that does not report them.
+/// Describes the resources in use, with their limits. Empty if the server does not report
+/// resources.
 fn resources(now: &Overview) -> Vec<String> {
     let line = |label: &str, Usage { used, most }: Usage, text: &dyn Fn(u64) -> String| {
         let most =
@@ -95,7 +97,7 @@ fn resources(now: &Overview) -> Vec<String> {
     lines.into_iter().flatten().collect()
 }
 
-/// Number of workers, and their offloads of the kernel.
+/// Describes the number of workers, and the kernel offloads that they use.
 fn workers(status: &Status) -> String {
     let on = |on| if on { "on" } else { "off" };
     format!(
@@ -106,7 +108,7 @@ fn workers(status: &Status) -> String {
     )
 }
 
-/// Numbers of connections and DTLS sessions.
+/// Describes the numbers of connections and DTLS sessions.
 fn sessions(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     if status.connections.total > 0 {
@@ -116,7 +118,7 @@ fn sessions(status: &Status) -> Vec<String> {
             grouped(status.connections.total)
         ));
     }
-    // A keeper's copies have sessions of before the start.
+    // Copies from a keeper include sessions that started before this server.
     if status.associations.begun > 0 || status.associations.live > 0 {
         lines.push(format!(
             "  over DTLS    {} live, {} since the start",
@@ -127,8 +129,8 @@ fn sessions(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Counts that are zero on most hosts: drops of the kernel, packets of senders on this host, failed
-/// receive calls. Zeros are left out.
+/// Describes counts that are zero on most hosts: drops of the kernel, packets of senders on this
+/// host, failed receive calls. Zeros are omitted.
 fn rare_counts(status: &Status) -> Vec<String> {
     let mut lines = Vec::new();
     if status.kernel_drops > 0 {
@@ -157,14 +159,15 @@ fn rare_counts(status: &Status) -> Vec<String> {
     lines
 }
 
-/// Number of allocations that a draining server waits for, and the time left.
+/// Describes the number of allocations that a draining server waits for, and the remaining time.
 fn draining(status: &Status) -> Option<String> {
     let left = output::duration(Duration::from_secs(status.drain_seconds_left?));
     let live = grouped(status.allocations.live);
     Some(format!("  draining     {live} left; the server stops in {left} at the latest"))
 }
 
-/// Listeners for TLS, and expiry of the certificates. Nothing of a server without one.
+/// Describes the listeners for TLS, and the expiry of the certificates. Returns `None` without
+/// certificates.
 fn tls(status: &Status) -> Option<String> {
     let first = status.certificates.first()?;
     let mut places = vec!["at the listeners"];
@@ -186,8 +189,8 @@ fn tls(status: &Status) -> Option<String> {
     Some(said)
 }
 
-/// Interfaces and channels of the kernel path, or the reason for its absence. Nothing of a
-/// server that does not report it.
+/// Describes the interfaces and channels of the kernel path, or the reason why it is off. Returns
+/// `None` if the server does not report it.
 fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
     const LABEL: &str = "  kernel path  ";
     if offload.mode.is_empty() {
@@ -207,7 +210,7 @@ fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
     Some(format!("{LABEL}{}", said.trim_start()))
 }
 
-/// Confinement of the process. Nothing of a server that does not report it.
+/// Describes the confinement of the process. Returns `None` if the server does not report it.
 fn confinement(confinement: &Confinement, columns: usize) -> Option<String> {
     const LABEL: &str = "  confinement  ";
     if *confinement == Confinement::default() {
@@ -234,7 +237,7 @@ fn confinement(confinement: &Confinement, columns: usize) -> Option<String> {
     Some(format!("{LABEL}{}", said.trim_start()))
 }
 
-/// `eth0 by xdp`, `eth1 by tc (a reason)`, `tun0 not (a reason)`.
+/// Describes an interface: `eth0 by xdp`, `eth1 by tc (a reason)`, `tun0 not (a reason)`.
 fn interface(interface: &OffloadInterface) -> String {
     let way = interface.hook.as_ref().map_or_else(|| "not".to_owned(), |hook| format!("by {hook}"));
     match interface.why.as_str() {
@@ -243,7 +246,7 @@ fn interface(interface: &OffloadInterface) -> String {
     }
 }
 
-/// Public addresses, with this host's address where it differs.
+/// Lists public addresses, with this host's address if it differs.
 fn relayed_from(relays: &[RelayAddress]) -> String {
     if relays.is_empty() {
         return "no address of its own".to_owned();

@@ -50,7 +50,7 @@ fn allocations(status: &Status) -> String {
 }
 
 fn traffic(now: &Overview) -> String {
-    // Packets to clients are answers, too.
+    // Responses are also packets to clients, but not relayed data.
     let (to_peers, from_peers) = (now.rates.to_peers, now.rates.from_peers);
     let packets = to_peers.packets_per_second + from_peers.packets_per_second;
     if packets == 0 {
@@ -64,7 +64,8 @@ fn traffic(now: &Overview) -> String {
     format!("{} packets/s ({bits} Mbit/s) are relayed{by_kernel}.", grouped(packets))
 }
 
-/// Refused requests of the last minute. Those without advice are the first steps of every client.
+/// Summarizes refused requests of the last minute. Refusals without advice are omitted, because
+/// they are the first steps of every client.
 fn refusals(now: &Overview) -> String {
     let recent = now.refusals.iter().filter(|one| one.last_minute > 0 && !one.advice.is_empty());
     let count: u64 = recent.clone().map(|one| one.last_minute).sum();

@@ -1,4 +1,5 @@
-//! `turnpike tune apply`: shows the changes, asks, makes them, and reports the outcome.
+//! `turnpike tune apply`: shows the changes, requests a confirmation, applies them, and reports the
+//! outcome.
 
 use std::path::PathBuf;
 
@@ -12,23 +13,23 @@ use crate::confirmation;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
-/// The outcome for programs.
+/// Outcome for programs.
 #[derive(Debug, Serialize)]
 struct Report {
     changes: Vec<Change>,
-    /// File of the old values.
+    /// Path of the file with the previous values.
     state: PathBuf,
-    /// The file that sets the sysctls at every start, if one was written.
+    /// Path of the file that sets the sysctls at every boot, if one was written.
     persisted: Option<PathBuf>,
 }
 
-/// A change for programs.
+/// Change for programs.
 #[derive(Debug, Serialize)]
 struct Change {
     item: &'static str,
     scope: String,
     setting: String,
-    /// `changed`, `already`, `differs` (the kernel made another value of it) or `failed`.
+    /// Outcome: `changed`, `already`, `differs` (the kernel has set another value) or `failed`.
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<String>,
@@ -58,7 +59,7 @@ pub(super) fn run(paths: &PathOptions, args: &cli::TuneApply) -> Result<()> {
             Report { changes: Vec::new(), state: args.state.clone(), persisted: None },
         );
     };
-    // A second look fails only where an interface has gone away: nothing is left to set there.
+    // A repeated survey fails only if an interface has disappeared, which then needs no settings.
     let again = || look().map(|survey| survey.items).unwrap_or_default();
     let applied =
         host_tuning::apply(&host, &mut state, found.items.clone(), again).map_err(unusable)?;
@@ -90,7 +91,7 @@ fn to_set(survey: &Survey) -> Vec<&Item> {
     survey.items.iter().filter(is_change).collect()
 }
 
-/// Shows the changes, and asks on a terminal.
+/// Shows the changes, and requests a confirmation on a terminal.
 fn agreed(args: &cli::TuneApply, found: &Survey, to_set: &[&Item]) -> Result<bool> {
     if args.yes {
         return Ok(true);

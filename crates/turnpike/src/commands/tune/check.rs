@@ -1,4 +1,4 @@
-//! `turnpike tune check`: every item, with advice and reason.
+//! `turnpike tune check`: reports every item with advice and reason.
 
 use host_tuning::{Host, Item, Scope, Survey, Verdict, Wants};
 use serde::Serialize;
@@ -8,43 +8,43 @@ use crate::cli::{self, PathOptions};
 use crate::failure::Result;
 use crate::output::{self, grouped, width, wrapped};
 
-/// Column of explanations: below the names of the items.
+/// Column of explanations, below the names of the items.
 const INDENT: usize = 11;
 
-/// The outcome for programs.
+/// Outcome for programs.
 #[derive(Debug, Serialize)]
 struct Outcome<'a> {
     interfaces: &'a [String],
     notes: &'a [String],
     items: Vec<ItemReport<'a>>,
-    /// Items that `apply` would set.
+    /// Number of items that `apply` would set.
     to_set: usize,
-    /// Items that the operator would.
+    /// Number of items that the operator must set.
     by_hand: usize,
 }
 
-/// An item for programs.
+/// Item for programs.
 #[derive(Debug, Serialize)]
 struct ItemReport<'a> {
     name: &'static str,
-    /// `host`, or an interface.
+    /// Scope of the item: `host`, or the name of an interface.
     scope: String,
-    /// `ok`, `advise`, `by_hand` or `cannot`.
+    /// Status: `ok`, `advise`, `by_hand` or `cannot`.
     status: &'static str,
     now: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     advised: Option<&'a str>,
     why: &'static str,
-    /// Why it cannot be read or set.
+    /// Reason why the item cannot be read or set.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
-    /// Instructions or conditions.
+    /// Instructions or conditions for the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     how: Option<&'a str>,
     /// Commands for the operator.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     commands: &'a [String],
-    /// Changes that `apply` would make.
+    /// Changes that `apply` would perform.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<Change<'a>>,
 }
@@ -140,8 +140,8 @@ fn describe(survey: &Survey, wants: &Wants, verbose: bool, columns: usize) -> St
     parts.join("\n\n")
 }
 
-/// The items of one scope, with their values in one column; items that are skipped for the same
-/// reason, and without a value, come together at the end.
+/// Formats the items of a scope, with the values in one column. Items without a value that are
+/// skipped for the same reason are joined at the end.
 fn block(items: &[&Item], verbose: bool, columns: usize) -> String {
     let mut skipped: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut shown: Vec<&Item> = Vec::new();
@@ -194,7 +194,7 @@ fn line(item: &Item, names: usize, verbose: bool, columns: usize) -> String {
         text.push_str(&wrapped(&explained, INDENT, columns));
     }
     if let Verdict::ByHand { commands, .. } = &item.verdict {
-        // Commands are for copying, and stay whole.
+        // Commands are not wrapped, so they can be copied.
         text.extend(commands.iter().map(|command| format!("\n{:INDENT$}  {command}", "")));
     }
     text

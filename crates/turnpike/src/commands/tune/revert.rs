@@ -1,4 +1,4 @@
-//! `turnpike tune revert`: restores the old values.
+//! `turnpike tune revert`: restores the previous values.
 
 use anyhow::anyhow;
 use host_tuning::{Host, PersistError, Restored, RevertOutcome, State};
@@ -9,17 +9,18 @@ use crate::cli;
 use crate::failure::{Failure, Result};
 use crate::output;
 
-/// A value for programs.
+/// Restored value for programs.
 #[derive(Debug, Serialize)]
 struct Report {
     item: String,
     setting: String,
-    /// The old value.
+    /// Previous value.
     before: String,
-    /// `restored`, `already`, `changed_since` (left alone), `gone`, `elsewhere` (another network
-    /// namespace; left alone) or `failed`.
+    /// Outcome: `restored`, `already`, `changed_since`, `gone`, `elsewhere` or `failed`. A value
+    /// that was changed since, or that belongs to another network namespace (`elsewhere`), is not
+    /// restored.
     outcome: &'static str,
-    /// The value until now, or the present one where it was left alone.
+    /// Value before the restoration, or the present value if it was not restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +52,7 @@ fn print(args: &cli::TuneRevert, report: &[Report]) -> Result<()> {
     output::print(&report.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// Values that are not as they were before are worth an exit code.
+/// Fails if values were not restored, to report this by the exit code.
 fn finish(report: &[Report]) -> Result<()> {
     let of = |outcome: &str| report.iter().filter(|report| report.outcome == outcome).count();
     match (of("failed"), of("changed_since")) {

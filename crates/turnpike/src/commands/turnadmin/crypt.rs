@@ -1,4 +1,5 @@
-//! Passwords as coturn stores them: salted hashes of administrators, and AES for its MySQL option.
+//! Passwords in coturn's storage format: salted hashes of administrators, and AES for the MySQL
+//! option.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use linux_net::random_bytes;
 use openssl::sha::Sha256;
 use openssl::symm::{Cipher, decrypt, encrypt};
 
-/// `$5$`, the salt and SHA-256 of salt and password, both in hexadecimal digits.
+/// Returns `$5$`, the salt, and the SHA-256 of salt and password, both in hexadecimal.
 pub(super) fn hashed(password: &str) -> String {
     hashed_with(random_bytes(), password)
 }
@@ -26,7 +27,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes a new key of 16 bytes; replaces a file, as coturn does.
+/// Writes a new key of 16 bytes. Replaces an existing file, as coturn does.
 pub(super) fn make_key(path: &Path) -> std::io::Result<()> {
     const SIGNS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     let random: [u8; 16] = random_bytes();
@@ -34,23 +35,24 @@ pub(super) fn make_key(path: &Path) -> std::io::Result<()> {
     atomic_file::replace(path, &key, Access::PRIVATE)
 }
 
-/// The key of a file, its first 16 bytes.
+/// Reads a key, which is the first 16 bytes of the file.
 ///
 /// # Errors
-/// It cannot be read, or is shorter.
+/// The file cannot be read, or is shorter.
 pub(super) fn key(path: &Path) -> Result<[u8; 16], String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let key = bytes.first_chunk().copied();
     key.ok_or_else(|| format!("{}: the key has 16 bytes, and the file fewer", path.display()))
 }
 
-/// AES-128 in counter mode, from zero on, in base64: coturn's form.
+/// Encrypts a password in coturn's form: AES-128 in counter mode with an initial counter of zero,
+/// in base64.
 pub(super) fn encrypted(key: &[u8; 16], password: &str) -> Result<String, String> {
     let bytes = encrypt(Cipher::aes_128_ctr(), key, Some(&[0; 16]), password.as_bytes());
     Ok(BASE64_STANDARD.encode(bytes.map_err(|error| error.to_string())?))
 }
 
-/// The password of [`encrypted`].
+/// Decrypts a password that [`encrypted`] has encrypted.
 pub(super) fn decrypted(key: &[u8; 16], text: &str) -> Result<String, String> {
     let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| "it is not base64".to_owned())?;
     let bytes = decrypt(Cipher::aes_128_ctr(), key, Some(&[0; 16]), &bytes);
@@ -62,7 +64,7 @@ pub(super) fn decrypted(key: &[u8; 16], text: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    // Of coturn's turnadmin 4.6.1.
+    // Expected values are from coturn's turnadmin 4.6.1.
     #[test]
     fn forms_are_those_of_coturn() {
         let salt = 0xf652_f090_03a8_b123_u64.to_be_bytes();

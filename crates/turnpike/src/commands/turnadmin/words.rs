@@ -1,6 +1,6 @@
-//! The command line of coturn's `turnadmin`: letters and long names as getopt_long takes them.
+//! Command line of coturn's `turnadmin`, with letters and long names as parsed by getopt_long.
 
-/// A command.
+/// Command of `turnadmin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Key,
@@ -26,7 +26,7 @@ pub(super) enum Verb {
     Help,
 }
 
-/// A value.
+/// Option that has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Sqlite,
@@ -42,7 +42,7 @@ pub(super) enum Value {
     TotalQuota,
     UserQuota,
     KeyFile,
-    /// An option of coturn's programs without a meaning here.
+    /// Option of coturn's programs without an effect here.
     Ignored,
 }
 
@@ -50,14 +50,14 @@ pub(super) enum Value {
 #[derive(Clone, Copy, Debug)]
 enum Means {
     Verb(Verb),
-    /// A command with its argument.
+    /// Command with an argument.
     VerbWith(Verb),
     Value(Value),
 }
 
 use Means::{Value as With, Verb as Does, VerbWith};
 
-/// Letter (or a blank), long name, meaning.
+/// Options: letter (or a space), long name, meaning.
 const OPTIONS: [(char, &str, Means); 39] = [
     ('k', "key", Does(Verb::Key)),
     ('a', "add", Does(Verb::Add)),
@@ -100,19 +100,19 @@ const OPTIONS: [(char, &str, Means); 39] = [
     (' ', "syslog-facility", With(Value::Ignored)),
 ];
 
-/// A command line.
+/// Parsed command line.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    /// The last command and its argument.
+    /// Last command, with its argument.
     verb: Option<(Verb, String)>,
     values: Vec<(Value, String)>,
 }
 
 impl Words {
-    /// Takes a command line apart.
+    /// Parses a command line.
     ///
     /// # Errors
-    /// An option is not known, lacks its argument, or there is a word without an option.
+    /// An option is unknown or lacks its argument, or a word is not an option.
     pub(super) fn read(words: &[String]) -> Result<Self, String> {
         let mut read = Self::default();
         let mut rest = words.iter();
@@ -133,7 +133,8 @@ impl Words {
         Ok(read)
     }
 
-    /// Letters behind one dash; the rest of a word is the argument of the first that takes one.
+    /// Parses letters after a dash. If a letter has an argument, the remaining word is the
+    /// argument.
     fn letters<'a>(
         &mut self,
         letters: &str,
@@ -169,17 +170,17 @@ impl Words {
         Ok(())
     }
 
-    /// The command, and its argument.
+    /// Returns the command and its argument.
     pub(super) fn verb(&self) -> Option<(Verb, &str)> {
         self.verb.as_ref().map(|(verb, argument)| (*verb, &**argument))
     }
 
-    /// The last value of an option.
+    /// Returns the last value of an option.
     pub(super) fn value(&self, value: Value) -> Option<&str> {
         self.values.iter().rev().find(|(of, _)| *of == value).map(|(_, text)| &**text)
     }
 
-    /// The last database.
+    /// Returns the last database option.
     pub(super) fn database(&self) -> Option<(Value, &str)> {
         let databases = [Value::Sqlite, Value::Postgres, Value::Mysql, Value::Mongo, Value::Redis];
         let last = self.values.iter().rev().find(|(of, _)| databases.contains(of));
@@ -187,7 +188,7 @@ impl Words {
     }
 }
 
-/// The option of a long name, which may be shortened as far as it is of one option.
+/// Finds the option of a long name. An unambiguous prefix is accepted.
 fn named(name: &str) -> Result<Means, String> {
     if let Some((.., means)) = OPTIONS.iter().find(|(_, long, _)| *long == name) {
         return Ok(*means);

@@ -1,4 +1,4 @@
-//! `-o`: the server in the background, in a session of its own.
+//! Option `-o`: runs the server in the background, in a separate session.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -9,11 +9,11 @@ use anyhow::anyhow;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::process::READY;
 
-/// First word of the command line of the process in the background.
+/// First argument of the background process.
 pub(super) const DETACHED: &str = "--turnpike-detached";
 
-/// Starts the server in another process, and waits until it serves. Up to then it prints its errors
-/// here.
+/// Starts the server in another process, and waits until it serves. Until then the process prints
+/// errors to this terminal.
 ///
 /// # Errors
 /// The server does not start.
@@ -39,7 +39,7 @@ pub(super) fn start(words: &[String]) -> Result<()> {
     Err(Failure::failed(anyhow!("the server did not start ({status})")))
 }
 
-/// Leaves the session of the terminal.
+/// Starts a new session without the terminal.
 ///
 /// # Errors
 /// The system refuses.

@@ -1,7 +1,8 @@
-//! `--proc-user` and `--proc-group`: another user than root.
+//! Options `--proc-user` and `--proc-group`: change from root to another user.
 //!
-//! The process changes its user first of all, while it has one thread, and keeps the capabilities
-//! of root. It gives them up as every server does, after its sockets are bound (`confinement`).
+//! The process changes its user first, while it has a single thread, and retains root's
+//! capabilities. Like every server, the process drops them after its sockets are bound
+//! (`confinement`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,11 +25,11 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The named user, with the named group or its own; `None` if none is named, or if the process
-    /// is not root's and has nothing to give up.
+    /// Returns the named user, with the named group or the user's group. Returns `None` if none is
+    /// named, or if the process does not run as root.
     ///
     /// # Errors
-    /// There is no such user or group.
+    /// The host has no such user or group.
     pub(super) fn named(user: Option<&str>, group: Option<&str>) -> Result<Option<Self>> {
         if user.is_none() && group.is_none() || !geteuid().is_root() {
             return Ok(None);
@@ -41,12 +42,12 @@ impl Owner {
         Ok(Some(Self { user: found.map_or(0, |(user, _)| user), group }))
     }
 
-    /// Owner of the files that are made for this user.
+    /// Returns the owner of files that are created for this user.
     pub(super) const fn of_files(self) -> atomic_file::Owner {
         atomic_file::Owner::User(self.user, self.group)
     }
 
-    /// Makes the data directory, and checks that it belongs to the user.
+    /// Creates a missing data directory, and checks that it belongs to the user.
     pub(super) fn prepare(self, data: &Path) -> Result<()> {
         let access = Access { owner: self.of_files(), ..Access::PRIVATE_DIRECTORY };
         let made = atomic_file::make_missing_directory(data, access);
@@ -63,8 +64,8 @@ impl Owner {
         )))
     }
 
-    /// Becomes this user, with the capabilities that the process has. Must be called while it has
-    /// one thread.
+    /// Changes the process to this user, and retains its capabilities. Must be called while the
+    /// process has a single thread.
     pub(super) fn become_it(self) -> Result<()> {
         const CANNOT: &str = "cannot become the user of --proc-user";
         caps::securebits::set_keepcaps(true).or_fail(CANNOT)?;
@@ -76,11 +77,11 @@ impl Owner {
     }
 }
 
-/// The two numbers of an entry of the host's users or groups: its own, and the group of a user.
+/// Returns the two numbers of a user or group of the host: the id, and the group of a user.
 fn entry(database: &str, name: &str) -> Result<(u32, u32)> {
     let text = fs::read_to_string(format!("/etc/{database}")).unwrap_or_default();
     let asked = || {
-        // A directory service may have it.
+        // A directory service may have the entry.
         let out = Command::new("getent").args([database, name]).output().ok()?;
         numbers(&String::from_utf8_lossy(&out.stdout), name)
     };
@@ -91,7 +92,7 @@ fn entry(database: &str, name: &str) -> Result<(u32, u32)> {
     })
 }
 
-/// The numbers in the text of `/etc/passwd` or `/etc/group`.
+/// Finds the numbers in the text of `/etc/passwd` or `/etc/group`.
 fn numbers(text: &str, name: &str) -> Option<(u32, u32)> {
     let fields = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let mut of_name = fields.filter(|fields| fields.first() == Some(&name));

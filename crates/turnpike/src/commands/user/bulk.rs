@@ -1,7 +1,7 @@
-//! Many users from standard input: all of them, or none.
+//! Changes of many users from standard input. Either all or none are applied.
 //!
-//! Everything that can be wrong is found before the first change. A database that fails in between
-//! has the changes before undone; a process that is killed in between leaves them.
+//! All errors of the input are found before the first change. If the database fails later, previous
+//! changes are undone. If the process is killed, they remain.
 
 use std::io;
 
@@ -15,23 +15,23 @@ use crate::commands::user::Database;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::{first_start, output};
 
-/// Wrong lines that are shown; of the others their number.
+/// Maximum number of invalid lines that are shown. Further lines are only counted.
 const SHOWN: usize = 20;
 
 #[derive(Debug, Default, Serialize)]
 struct Done {
     realm: String,
-    /// Users that did not exist before.
+    /// Number of users that did not exist before.
     added: u64,
-    /// Users with other keys or another limit.
+    /// Number of users with other keys or another limit.
     changed: u64,
 }
 
-/// A change of one user.
+/// Change of one user.
 struct Change {
     number: usize,
     name: String,
-    /// The user as it was.
+    /// Previous state of the user.
     before: Option<UserRecord>,
     kind: Kind,
 }
@@ -42,8 +42,8 @@ enum Kind {
     Set { keys: Option<NewUser>, allocations_max: Option<Option<u32>> },
 }
 
-/// Adds the users on standard input; `replace` also changes those that exist. The limit is that of
-/// lines without one.
+/// Adds the users on standard input. With `replace`, also changes existing users. `allocations_max`
+/// is the limit for lines without a limit.
 pub(super) fn add(
     database: &mut Database<'_>,
     allocations_max: Option<u32>,
@@ -151,12 +151,12 @@ fn refused(mut wrong: Vec<Wrong>, realm: &str) -> Failure {
     Failure::usage(anyhow!("{text}"))
 }
 
-/// Makes all changes, or undoes those before the one that fails.
+/// Applies all changes. After a failure, undoes the previous changes.
 fn write(store: &mut dyn UserEditor, realm: &str, changes: &[Change]) -> Result<()> {
     for (index, change) in changes.iter().enumerate() {
         let Err(error) = write_one(store, realm, change) else { continue };
-        // A user that could not be added may be another's by now; of other changes a part may be
-        // done.
+        // A failed addition is not undone, because another command may have added the user. Other
+        // failed changes may be partially done.
         let done = index + usize::from(!matches!(change.kind, Kind::Add(_)));
         let undone = changes[..done].iter().rev();
         let kept: Vec<&str> = undone
@@ -194,12 +194,12 @@ fn write_one(store: &mut dyn UserEditor, realm: &str, change: &Change) -> Result
     Err(StoreError::Name { what: format!("{} was deleted meanwhile", change.name) })
 }
 
-/// Restores a user as it was.
+/// Restores the previous state of a user.
 fn undo(store: &mut dyn UserEditor, realm: &str, change: &Change) -> Result<(), StoreError> {
     let Change { name, before, .. } = change;
     match before {
         None => store.delete(realm, name).map(drop),
-        // These never add a user that was deleted meanwhile.
+        // These operations do not add a user that was deleted since.
         Some(UserRecord { keys, allocations_max, .. }) => {
             store.set_keys(&NewUser::with_keys(realm, name, *keys, *allocations_max)?)?;
             store.set_allocations_max(realm, name, *allocations_max).map(drop)

@@ -1,4 +1,4 @@
-//! Adding users and changing them. Each command changes only its subject.
+//! Addition and change of users. Each command changes only its subject.
 
 use anyhow::anyhow;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::{first_start, output};
 struct Added {
     realm: String,
     username: String,
-    /// Only when it was generated.
+    /// Password, if generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
     /// True if an existing user has new keys now.
@@ -59,7 +59,7 @@ pub(super) fn password(database: &mut Database<'_>, args: cli::UserPassword) -> 
 }
 
 pub(super) fn set(database: &mut Database<'_>, args: &cli::UserSet) -> Result<()> {
-    // The command line has both, or neither and lines.
+    // The command line has both values, or neither and lines on standard input.
     let (Some(name), Some(cli::AllocationsMax(allocations_max))) =
         (&args.name, args.allocations_max)
     else {
@@ -79,7 +79,7 @@ pub(super) fn set(database: &mut Database<'_>, args: &cli::UserSet) -> Result<()
     output::print(&format!("user {name} in realm {realm}: allocations {most}"))
 }
 
-/// An error of the store, with the commands for the likely intention.
+/// Converts an error of the store to a failure that names the commands for the likely intention.
 fn refused(error: StoreError) -> Failure {
     let StoreError::Exists { name, realm } = error else { return Failure::failed(error) };
     Failure::failed(anyhow!("there is a user \"{name}\" in realm {realm} already")).hint(

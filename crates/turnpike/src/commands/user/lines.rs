@@ -1,5 +1,5 @@
-//! Users as lines: `NAME:PASSWORD`, or a JSON object as `turnpike user export` writes. Errors never
-//! quote a value: it may be a password.
+//! Parser of users as lines: `NAME:PASSWORD`, or a JSON object as written by `turnpike user
+//! export`. Errors never quote a value, which may be a password.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -8,41 +8,40 @@ use serde_json::{Map, Value};
 use turn_types::Secret;
 use user_db::{NewUser, UserKeys};
 
-/// Bytes of a line: a name and a password of the largest sizes with every character escaped, and
-/// the rest.
+/// Maximum length of a line in bytes: a name and a password of maximum size with every character
+/// escaped, and other fields.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
 
-/// Lines of one input, about 500 bytes of memory each.
+/// Maximum number of lines in an input. Each line needs about 500 bytes of memory.
 const LINES_MAX: usize = 1_000_000;
 
-/// Fields of an object. The time of the export is taken by no command.
+/// Permitted fields of an object. Commands ignore `created_unix`, the time of creation.
 const FIELDS: [&str; 7] =
     ["realm", "username", "password", "allocations_max", "created_unix", "md5", "sha256"];
 
-/// A user on a line.
+/// User on a line.
 #[derive(Debug)]
 pub(super) struct Line {
     /// Number of the line, from 1.
     pub(super) number: usize,
-    /// The prepared name.
+    /// Prepared name.
     pub(super) name: String,
-    /// Keys, of a line that has some or a password.
+    /// Keys, if the line has keys or a password.
     pub(super) keys: Option<UserKeys>,
-    /// The limit, of a line that has one; `None` inside is the configured quota.
+    /// Limit, if the line has a limit. The inner `None` selects the configured quota.
     pub(super) allocations_max: Option<Option<u32>>,
 }
 
-/// A line that is wrong, and the error.
+/// Invalid line with its error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     /// Number of the line, from 1.
     pub(super) number: usize,
-    /// The error.
+    /// Description of the error.
     pub(super) error: String,
 }
 
-/// Reads all lines; empty ones are left out. Users of another realm and second lines of one user
-/// are wrong.
+/// Reads all lines. Empty lines are ignored. Users of another realm and repeated users are invalid.
 ///
 /// # Errors
 /// The input cannot be read.
@@ -85,7 +84,7 @@ pub(super) fn read(
 
 type User = (String, Option<UserKeys>, Option<Option<u32>>);
 
-/// The user of a line; `None` of an empty one.
+/// Parses the user of a line. Returns `None` for an empty line.
 fn one(text: &[u8], realm: &str) -> Result<Option<User>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is not UTF-8".to_owned())?;
     let text = text.trim_end_matches(['\r', '\n']);
@@ -105,7 +104,7 @@ fn one(text: &[u8], realm: &str) -> Result<Option<User>, String> {
     Ok(Some((name, Some(keys), None)))
 }
 
-/// The prepared name, and the keys made from a password.
+/// Returns the prepared name, and the keys derived from a password.
 fn of_password(realm: &str, name: &str, password: String) -> Result<(String, UserKeys), String> {
     let password = super::password::chosen(password).map_err(|failure| failure.text())?;
     let user = NewUser::new(realm, name, &password, None).map_err(|error| error.to_string())?;
@@ -153,7 +152,7 @@ fn object_user(object: Map<String, Value>, realm: &str) -> Result<User, String> 
     Ok((name, keys, allocations_max))
 }
 
-/// A key in hexadecimal digits.
+/// Parses a key in hexadecimal.
 fn key<const N: usize>(text: &str) -> Result<[u8; N], String> {
     let wrong = || format!("is not {} hexadecimal digits", 2 * N);
     if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -10,11 +10,11 @@ use crate::cli;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::users;
 
-/// Bytes read as a password: one and a line end more than it may have, so that too much is seen and
-/// no more is read.
+/// Maximum number of bytes read as a password: the maximum length, a line break, and one more byte
+/// that reveals a longer password.
 const PASSWORD_READ_MAX: u64 = user_db::PASSWORD_BYTES_MAX as u64 + 3;
 
-/// A password, and the same once more when it was generated and is to be shown.
+/// Password, and a copy for display if the password was generated.
 pub(super) struct Password {
     pub(super) secret: Secret<String>,
     pub(super) generated: Option<String>,
@@ -35,7 +35,8 @@ impl Password {
     }
 }
 
-/// A password that an operator has chosen; an empty one is refused with the name.
+/// Checks a password that an operator has chosen. An empty password is refused together with the
+/// name, not here.
 pub(super) fn chosen(password: String) -> Result<Secret<String>> {
     let password = Secret::new(password);
     users::check_chosen(&password).map_err(|reason| {

@@ -1,5 +1,5 @@
-//! The realm that a command about users means. Written into another one than the server's, a user
-//! could never log in, without any hint at the reason.
+//! Choice of the realm for commands about users. A user in a realm other than the server's could
+//! never log in, without any hint at the reason.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::output;
 use crate::paths::{self, Configuration};
 use crate::tables::Tables;
 
-/// Sources of a realm, from the surest to the least sure.
+/// Sources of a realm, from most to least certain.
 pub(super) struct Sources<'a> {
-    /// `--realm`, or the realm of a configuration that was named.
+    /// Realm of `--realm`, or of a named configuration.
     named: Option<&'a str>,
-    /// The realm of the server that runs on this data directory.
+    /// Realm of the server that runs with this data directory.
     server: Option<String>,
-    /// The realm of the usual configuration, or the default.
+    /// Realm of the usual configuration, or the default.
     usual: &'a str,
 }
 
 impl<'a> Sources<'a> {
-    /// Sources of a command; the running server is asked only without a named realm.
+    /// Collects the sources for a command. The running server is queried only if no realm is named.
     pub(super) fn of(
         paths: &PathOptions,
         option: Option<&'a str>,
@@ -39,7 +39,7 @@ impl<'a> Sources<'a> {
         Ok(Self { named, server, usual })
     }
 
-    /// The realm, given the realms in the database and how many users each has.
+    /// Chooses the realm. `there` are the realms in the database with their numbers of users.
     pub(super) fn choose(self, there: &[(String, u64)]) -> Result<String> {
         if let Some(named) = self.named {
             return Ok(named.to_owned());
@@ -59,22 +59,22 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Realms that a note names.
+/// Maximum number of realms in a note.
 const NAMED_MAX: usize = 8;
 
-/// Says that users of a realm could not log in, as neither the configuration, nor its database, nor
-/// the server that runs has it: a slip in its name would not show otherwise.
+/// Prints a note if users of a realm could not log in. Neither the configuration, nor its database,
+/// nor the running server then has the realm, whose name may be misspelt.
 pub(super) fn warn_unless_served(
     configuration: &Configuration,
     there: &[(String, u64)],
     realm: &str,
 ) {
     let settings = &configuration.settings;
-    // Users of a server whose configuration was not named.
+    // The users belong to a server whose configuration was not named.
     if configuration.file.is_none() && there.iter().any(|(known, _)| known == realm) {
         return;
     }
-    // Without an answer of the database nothing is known.
+    // Without a response of the database, the realms are unknown.
     let Ok(of_database) = Tables::read(settings) else { return };
     if settings.has_realm(realm) || of_database.realms.contains_key(realm) {
         return;
@@ -97,7 +97,7 @@ pub(super) fn warn_unless_served(
     );
 }
 
-/// `6 users in realm a, 1 user in realm b`.
+/// Formats realms with their numbers of users: `6 users in realm a, 1 user in realm b`.
 pub(crate) fn counted(realms: &[(String, u64)]) -> String {
     let one = |(realm, users): &(String, u64)| {
         let s = if *users == 1 { "" } else { "s" };
@@ -106,7 +106,7 @@ pub(crate) fn counted(realms: &[(String, u64)]) -> String {
     realms.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The realm of the running server; `None` when none answers.
+/// Returns the realm of the running server, or `None` if no server responds.
 fn server(socket: &Path) -> Result<Option<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = runtime.block_on(async { Client::connect(socket).await?.status().await });

@@ -1,5 +1,5 @@
-//! `turnpike user revoke`, `restore` and `revoked`, and the sessions of changed users. The running
-//! server does it.
+//! `turnpike user revoke`, `restore` and `revoked`, and closing of changed users' sessions. The
+//! running server performs these operations.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -50,7 +50,7 @@ pub(super) fn revoke(
     ))
 }
 
-/// A note about a name that is probably not the intended one.
+/// Returns a note about a name that is probably not the intended name.
 fn note(revocation: &Revocation) -> Option<String> {
     let name = &revocation.name;
     if revocation.kind != RevocationKind::Name {
@@ -110,8 +110,8 @@ pub(super) fn list(paths: &PathOptions, realm: Option<&str>, output: cli::Output
     output::print(&table.render())
 }
 
-/// Warns that a running server refuses an added user by an earlier revocation. Servers that do not
-/// answer are ignored: the user was added.
+/// Warns if a running server refuses an added user because of an earlier revocation. A server
+/// without a response is ignored, since the user was added.
 pub(super) fn warn_of_revoked(paths: &PathOptions, realm: &str, name: &str) {
     let all = ask_if_running(paths, async |client| client.revocations().await);
     let Ok(Some(all)) = all else { return };
@@ -120,7 +120,7 @@ pub(super) fn warn_of_revoked(paths: &PathOptions, realm: &str, name: &str) {
     }
 }
 
-/// A warning where a revocation is of this user.
+/// Returns a warning if a revocation applies to this user.
 fn still_revoked(revocation: &Revocation, realm: &str, name: &str) -> Option<String> {
     let is_theirs = revocation.kind == RevocationKind::Name
         && revocation.realm == realm
@@ -133,8 +133,8 @@ fn still_revoked(revocation: &Revocation, realm: &str, name: &str) -> Option<Str
     })
 }
 
-/// Deletes the sessions of a changed user: immediately, and a second time when a running server
-/// no longer judges requests by earlier keys.
+/// Closes the sessions of a changed user immediately. Closes new sessions again when a running
+/// server no longer accepts the earlier keys.
 pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Result<()> {
     let query = SessionQuery { user: Some(name.to_owned()), ..SessionQuery::default() };
     let mut ended = 0;
@@ -209,7 +209,7 @@ mod tests {
             ..Revocation::default()
         };
         let of_rene = revocation(RevocationKind::Name, "example.org");
-        // Another spelling of the same name (RFC 8265).
+        // Another spelling of an equal name (RFC 8265).
         let told = still_revoked(&of_rene, "example.org", "rene\u{301}").expect("a warning");
         assert!(told.contains("`turnpike user restore ren"), "{told}");
         assert_eq!(still_revoked(&of_rene, "example.org", "alice"), None);

@@ -1,4 +1,4 @@
-//! A user in detail, and all users as lines for `--stdin`.
+//! User in detail, and export of all users as lines for `--stdin`.
 
 use std::fs;
 use std::io::{BufWriter, ErrorKind, Write as _};
@@ -21,11 +21,11 @@ struct Shown {
     username: String,
     allocations_max: Option<u32>,
     created_unix: Option<u64>,
-    /// Kinds of its keys: `md5`, `sha256`.
+    /// Kinds of the user's keys: `md5`, `sha256`.
     keys: Vec<&'static str>,
 }
 
-/// A line of the export; the fields are those that `lines` reads.
+/// Line of the export. The module `lines` reads these fields.
 #[derive(Debug, Serialize)]
 struct Exported {
     realm: String,
@@ -54,10 +54,10 @@ pub(super) fn show(database: &mut Database<'_>, name: &str, output: cli::Output)
     output::print(&describe(&shown))
 }
 
-/// The user in the list of users, which knows its age.
+/// Finds a user in the list of users, which contains the time of creation.
 fn summary(database: &mut Database<'_>, name: &str) -> Result<Option<UserSummary>> {
     let is_it = |user: &UserSummary| user.name == name;
-    // Most often it is on the page that begins behind its name without the last character.
+    // Usually the user is on the page after the name without the last character.
     let mut before = name.to_owned();
     before.pop();
     let realm = database.realm.clone();
@@ -104,7 +104,7 @@ pub(super) fn export(database: &mut Database<'_>, args: &cli::UserExport) -> Res
     Ok(())
 }
 
-/// Writes the users with their keys to a new file of its owner alone.
+/// Writes the users with their keys to a new file that only its owner can read.
 fn export_keys(database: &mut Database<'_>, users: Vec<UserSummary>, path: &Path) -> Result<()> {
     let refused = |error: std::io::Error| {
         let failure = Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
@@ -113,7 +113,7 @@ fn export_keys(database: &mut Database<'_>, users: Vec<UserSummary>, path: &Path
         }
         failure
     };
-    // Asked for before the keys are read; the file appears when it is complete.
+    // Checked before the keys are read. The file appears only after it is complete.
     if fs::symlink_metadata(path).is_ok() {
         return Err(refused(ErrorKind::AlreadyExists.into()));
     }
@@ -140,7 +140,7 @@ fn write_keys(
     let mut out = BufWriter::new(file);
     for user in users {
         let query = UserQuery::Name(user.name.as_str().into());
-        // One that was deleted meanwhile is left out.
+        // A user that was deleted since the listing is skipped.
         if let Some(found) = database.store.user(&user.realm, &query)? {
             writeln!(out, "{}", line(user, Some(&found.keys))?)?;
         }

@@ -1,4 +1,4 @@
-//! `turnpike why SESSION`: a live session, its peers, and its past.
+//! `turnpike why SESSION`: describes a live session, its peers, and its past.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use admin::types::{Session, SessionDetails, SessionReason, Volume};
 use crate::escape;
 use crate::output;
 
-/// The session in prose of so many columns.
+/// Describes a session in lines of at most `columns` columns.
 pub(super) fn describe(details: &SessionDetails, columns: usize) -> String {
     let session = &details.session;
     let mut text = heading(session);
@@ -72,7 +72,7 @@ fn facts(details: &SessionDetails) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The likely reason for silence in a direction.
+/// Returns the likely reason if no packets flow in a direction.
 fn doubt(session: &Session) -> Option<String> {
     let is_silent = |volume: Volume| volume.packets == 0;
     let text = match (is_silent(session.to_peers), is_silent(session.to_client)) {
@@ -100,7 +100,7 @@ fn volume(volume: Volume) -> String {
     format!("{} packets, {}", output::grouped(volume.packets), output::bytes(volume.bytes))
 }
 
-/// `12 packets: 10 no_permission, 2 bandwidth`.
+/// Formats a total with its reasons: `12 packets: 10 no_permission, 2 bandwidth`.
 fn counted(total: u64, of: &str, reasons: &[SessionReason]) -> String {
     let total = format!("{} {of}", output::grouped(total));
     let named = reasons.iter().map(|one| format!("{} {}", output::grouped(one.count), one.reason));

@@ -1,4 +1,4 @@
-//! Parts of processes that have ended.
+//! Import of the state of processes that have exited.
 
 use std::net::UdpSocket as StdSocket;
 use std::os::fd::AsFd as _;
@@ -18,8 +18,8 @@ fn is_free(at: SocketAddr) -> bool {
     StdSocket::bind(at).is_ok()
 }
 
-/// The parts that a process leaves that has these listeners, of which the first `come` come with
-/// it.
+/// Returns the parked state of a process with these listeners. Only the first `come` listeners are
+/// included.
 fn left(listeners: Vec<StdSocket>, come: usize) -> Parked {
     parked(&listeners[..], come).seal().unwrap()
 }
@@ -28,7 +28,7 @@ fn parked(listeners: &[StdSocket], come: usize) -> Parking {
     parking_of(listeners, come, false)
 }
 
-/// The offer of a server with one worker that has these listeners.
+/// Returns the offer of a server with one worker that has these listeners.
 fn offer(listeners: &[StdSocket]) -> Offer {
     let names = listeners.iter().map(|one| (ListenerKind::Udp, one.local_addr().unwrap()));
     Offer {
@@ -68,7 +68,7 @@ fn what_a_process_has_left_is_taken_and_listeners_of_no_use_are_closed() {
     assert!(is_free(other) && !is_free(keeps));
     let taken = StdSocket::from(found.take(0, keeps_name).unwrap());
     assert_eq!(taken.local_addr().unwrap(), keeps);
-    // The part of the worker is missing: it begins anew.
+    // The worker's part is missing: the worker starts empty.
     let (worker, updates) = sync_channel(1);
     found.import(&[worker]).unwrap();
     assert!(matches!(updates.recv(), Ok(Update::Last(_))));
@@ -80,7 +80,7 @@ fn last() -> Export<OwnedFd> {
     Export::new(WorkerId(0))
 }
 
-/// The last snapshot of its only worker, as it comes.
+/// Receives the last snapshot of the only worker.
 fn received(parking: Parking) -> io::Result<(Predecessor, Export<OwnedFd>)> {
     let mut found = Predecessor::find(parking.seal()?)?;
     let (worker, updates) = sync_channel(1);
@@ -104,7 +104,8 @@ fn snapshots_come_with_their_descriptors_in_order() {
     assert_eq!(come.collect::<Vec<_>>(), addresses);
 }
 
-/// Descriptors in place of a kernel path are closed, and the calls go on without it.
+/// Descriptors that are not those of a kernel path are closed, and the calls continue without a
+/// path.
 #[test]
 fn a_kernel_path_that_is_none_is_closed() {
     let mut parking = parking_of(&[socket()], 1, true);
@@ -121,7 +122,7 @@ fn a_kernel_path_that_is_none_is_closed() {
     retiring.wait();
 }
 
-/// Counters as no version that this one knows writes them.
+/// Counters in a form that this version cannot parse.
 fn unreadable_totals() -> News {
     News::Totals(Bytes(vec![6, 0, 0, 0, 200, 1, 0, 0, 0, 7]))
 }
@@ -131,7 +132,7 @@ fn last_progress() -> News {
     News::Progress(vec![Vec::new()])
 }
 
-/// An upgrade goes on without counters that cannot be read.
+/// An upgrade succeeds without counters that cannot be read.
 #[test]
 fn counters_that_cannot_be_read_stop_no_upgrade() {
     let (old, new) = UnixStream::pair().unwrap();
@@ -150,8 +151,8 @@ fn counters_that_cannot_be_read_stop_no_upgrade() {
     old.expect(Step::Ready).unwrap();
 }
 
-/// Sockets are opened before the pause: the old process is to leave when the workers have taken
-/// what has come until then.
+/// Sockets are opened before the pause: the predecessor must pause only after the workers have
+/// processed the earlier copies.
 #[test]
 fn the_old_process_leaves_when_all_copies_are_taken() {
     let (old, new) = UnixStream::pair().unwrap();
@@ -175,7 +176,7 @@ fn the_old_process_leaves_when_all_copies_are_taken() {
     taker.join().unwrap().unwrap();
 }
 
-/// A restart goes on without them as well, and with its last progress.
+/// A restart succeeds without unreadable counters as well, and with the last progress.
 #[test]
 fn counters_that_cannot_be_read_stop_no_restart() {
     let known = || {
@@ -206,7 +207,7 @@ fn what_is_not_whole_is_refused_and_closed() {
     assert!(addresses.into_iter().all(is_free));
     let cut = Predecessor::find(Parking::new().unwrap().seal().unwrap()).map(|_| ());
     assert!(cut.unwrap_err().to_string().contains("cut off"));
-    // Another form than a state's.
+    // Not a state document.
     let mut parking = Parking::new().unwrap();
     parking.send(&Step::Commit).unwrap();
     let refused = Predecessor::find(parking.seal().unwrap()).map(|_| ()).unwrap_err();

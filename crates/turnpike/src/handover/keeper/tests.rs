@@ -1,4 +1,4 @@
-//! Deaths, ends and hand-overs of servers.
+//! Deaths, shutdowns and hand-overs of servers with a keeper.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +17,7 @@ fn socket() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").unwrap()
 }
 
-/// A connection with a keeper of these orphans.
+/// Connects to a keeper with these orphans.
 fn connect(orphans: &Orphans) -> Wire {
     let (own, other) = UnixStream::pair().unwrap();
     let orphans = Arc::clone(orphans);
@@ -36,7 +36,7 @@ fn part<D>() -> Export<D> {
     export
 }
 
-/// Adds an allocation with a state of one byte; its socket comes with the first snapshot.
+/// Adds an allocation with a state of one byte. Its socket is sent with the first snapshot.
 fn add<'a>(
     export: &mut Export<BorrowedFd<'a>>,
     number: u64,
@@ -61,7 +61,7 @@ fn send(wire: &mut Wire, export: Export<BorrowedFd<'_>>) {
     send_export(wire, export, News::Snapshot).unwrap();
 }
 
-/// A server with a listener, which sends copies.
+/// Starts a server with a listener, which sends copies.
 fn feed(orphans: &Orphans, listener: &UdpSocket) -> Wire {
     let mut wire = connect(orphans);
     wire.send(&Hello::new(true)).unwrap();
@@ -81,7 +81,7 @@ fn feed(orphans: &Orphans, listener: &UdpSocket) -> Wire {
     wire
 }
 
-/// The same, with one allocation.
+/// Starts a server with a listener and one allocation, which sends copies.
 fn feed_one(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire {
     let mut wire = feed(orphans, listener);
     let mut export = part();
@@ -90,7 +90,8 @@ fn feed_one(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire 
     wire
 }
 
-/// The keeper of a server that has died, with its listener and the socket of its allocation.
+/// Returns the keeper of a dead server, with the server's listener and the socket of its
+/// allocation.
 fn of_dead_server() -> (Orphans, UdpSocket, UdpSocket) {
     let orphans = Orphans::default();
     let (listener, relay) = (socket(), socket());
@@ -98,7 +99,7 @@ fn of_dead_server() -> (Orphans, UdpSocket, UdpSocket) {
     (orphans, listener, relay)
 }
 
-/// A server takes the calls over, and serves.
+/// Connects a server that takes over the calls and serves.
 fn take(orphans: &Orphans, listener: &UdpSocket, relay: &UdpSocket) -> Wire {
     lock(orphans).taker = None;
     let (mut wire, ..) = ask(orphans).unwrap();
@@ -111,7 +112,7 @@ fn wait_for_taker(orphans: &Orphans) {
     test_support::eventually("it has them", || lock(orphans).taker.is_some());
 }
 
-/// Waits until the copies of the server that has taken the calls over replace them.
+/// Waits until the copies of the server that took over the calls have replaced these calls.
 fn wait_for_copies(orphans: &Orphans) {
     let is_given = |taker: &Taker| taker.given.is_some();
     test_support::eventually("its own copies", || {
@@ -185,7 +186,7 @@ fn the_next_server_gets_the_last_copies_once_it_asks() {
     assert!(ask(&orphans).is_none(), "another one has them");
 }
 
-/// The second server has sent no copies, or a part of them.
+/// The second server has sent no copies, or only a part.
 #[test]
 fn a_server_that_dies_before_its_copies_are_complete_leaves_all_calls() {
     for (comes, left) in [(None, [10, 20]), (Some(21), [10, 21])] {
@@ -218,7 +219,7 @@ fn a_server_that_dies_before_its_copies_are_complete_leaves_all_calls() {
     }
 }
 
-/// A server that ends in order before it has sent copies has ended the calls.
+/// A server that shuts down in an orderly way before sending copies has ended the calls.
 #[test]
 fn calls_that_the_next_server_has_ended_are_discarded() {
     let (orphans, _listener, relay) = of_dead_server();
@@ -231,7 +232,7 @@ fn calls_that_the_next_server_has_ended_are_discarded() {
     assert!(ask(&orphans).is_none());
 }
 
-/// The copy of the worker that it has left may be removed later.
+/// The first worker's copy may be removed later.
 #[test]
 fn an_allocation_that_has_moved_to_another_worker_is_kept_once() {
     let orphans = Orphans::default();
@@ -269,7 +270,7 @@ fn a_server_whose_copies_cannot_be_read_is_not_taken_for_dead() {
     let orphans = Orphans::default();
     let (listener, relay) = (socket(), socket());
     let mut wire = feed_one(&orphans, &listener, &relay);
-    // No message of a server that sends copies.
+    // A step that no server with copies sends.
     wire.send(&Step::Commit).unwrap();
     assert_closes(relay);
     assert!(ask(&orphans).is_none());
@@ -338,7 +339,7 @@ fn a_server_that_cannot_go_on_with_the_calls_has_their_ports() {
     assert!(ask(&orphans).is_none());
 }
 
-/// A listener of the one before cannot stay beside a new one.
+/// A listener of the predecessor cannot remain bound next to the new listener.
 #[test]
 fn a_server_with_an_overlapping_listener_begins_anew() {
     let directory = crate::testing::Directory::new("keeper");

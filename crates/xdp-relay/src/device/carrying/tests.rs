@@ -6,7 +6,7 @@ fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-/// The names of devices, sorted.
+/// Returns the names of devices, sorted.
 fn names_of(indices: BTreeSet<u32>, host: &Namespace) -> Vec<String> {
     let all = host.run(|| devices().unwrap());
     let found = all.into_iter().filter(|device| indices.contains(&device.index));
@@ -18,7 +18,7 @@ fn names_of(indices: BTreeSet<u32>, host: &Namespace) -> Vec<String> {
 #[test]
 fn devices_that_own_an_address_or_lead_out() {
     let Some(host) = namespace() else { return };
-    // A card with the default route, a second one with its own address, two bridges of containers,
+    // A card with the default route, a second card with another address, two bridges of containers,
     // a VLAN with a label for a name, an address routed to the loopback, a tunnel.
     host.ip("link set lo up
         addr add 203.0.113.9/32 dev lo
@@ -45,24 +45,24 @@ fn devices_that_own_an_address_or_lead_out() {
         names_of(host.run(|| carrying(&devices().unwrap(), &listeners, &relays).unwrap()), &host)
     };
 
-    // Without a default route, a wildcard means all of its family.
+    // Without a default route, a wildcard selects all devices with addresses of the family.
     assert_eq!(carrying(&["0.0.0.0"], &[]), ["docker0", "in0", "out0", "tun0"]);
     assert_eq!(carrying(&["::"], &[]), ["docker1", "out0"]);
     host.ip("link set docker0 down");
     assert_eq!(carrying(&["0.0.0.0"], &["192.0.2.2"]), ["in0", "out0", "tun0"]);
     assert_eq!(carrying(&["198.51.100.2"], &["198.51.100.2"]), ["in0"]);
 
-    // With one, it means the default route.
+    // With a default route, a wildcard selects the device of the default route.
     host.ip("link set docker0 up
         route add default via 192.0.2.1");
     assert_eq!(carrying(&["0.0.0.0"], &[]), ["out0"]);
     assert_eq!(carrying(&["0.0.0.0", "::"], &["198.51.100.2"]), ["in0", "out0"]);
     assert_eq!(carrying(&["198.51.100.2"], &[]), ["in0", "out0"]);
     assert_eq!(carrying(&["::ffff:198.51.100.2"], &[]), ["in0", "out0"]);
-    // The address of a tunnel is the local one, not the remote one.
+    // The address of a tunnel is the local address, not the remote address.
     assert_eq!(carrying(&["10.9.0.1"], &[]), ["out0", "tun0"]);
     assert_eq!(carrying(&["10.9.0.2"], &[]), ["out0"]);
-    // Packets to an address of the loopback arrive by the default route's device; the loopback
+    // Packets to an address of the loopback arrive by the default route's device. The loopback
     // itself is not selected.
     assert_eq!(carrying(&["203.0.113.9"], &[]), ["out0"]);
     assert_eq!(carrying(&["127.0.0.1", "::1"], &["127.0.0.1"]), [""; 0]);
@@ -103,7 +103,7 @@ fn ways_out_of_every_table_and_shape() {
         route add default via 203.0.113.1 table 100
         route add unreachable default metric 4278198272");
     assert_eq!(names("0.0.0.0"), ["a0", "c0"]);
-    // A route to a network is no default route, nor is one without a device.
+    // Neither a route to a network nor a default route without a device selects a device.
     host.ip("route flush table 100
         route del default via 192.0.2.1
         route add 10.0.0.0/8 via 198.51.100.1");
@@ -131,7 +131,7 @@ fn a_truncated_answer_is_less_or_nothing() {
         assert!(read_route(&route[..len]).is_none_or(|numbers| numbers.is_empty()), "{len}");
     }
     assert_eq!(next_hops(&hops[..12]).count(), 1);
-    // A length that is shorter than its own header does not go round for ever.
+    // A length that is shorter than the header must not cause an infinite loop.
     assert_eq!(next_hops(&[0; 64]).count(), 0);
     assert_eq!(next_hops(&[0xff; 64]).count(), 0);
 

@@ -17,8 +17,8 @@ fn set_by_hand(host: &Namespace, name: &str, value: &str) {
     host.run(|| fs::write(path, value).unwrap());
 }
 
-/// A namespace that forwards nothing, like a host that is no router. New namespaces inherit some
-/// settings of the host.
+/// Creates a namespace without forwarding, like a host that is not a router. New namespaces inherit
+/// some settings of the host.
 fn no_router() -> Option<Namespace> {
     let host = namespace()?;
     for name in ["ipv4/conf/all/forwarding", "ipv6/conf/all/forwarding"] {
@@ -30,7 +30,7 @@ fn no_router() -> Option<Namespace> {
     Some(host)
 }
 
-/// A host between two others, which know each other only through it.
+/// Host between two other hosts that can reach each other only through this host.
 struct Between {
     client: Namespace,
     host: Namespace,
@@ -69,7 +69,7 @@ impl Between {
         Some(between)
     }
 
-    /// From the host's own address towards the peer.
+    /// Looks up the next hop from the host's address to the peer.
     fn look_up(&self, from: u32) -> [Way; 2] {
         [("10.2.0.1", "10.2.0.2"), ("fd02::1", "fd02::2")].map(|(source, destination)| {
             let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
@@ -97,10 +97,10 @@ fn next_hops_are_looked_up_and_no_packet_is_forwarded() {
     assert_eq!(between.look_up(lookup.from), [Way::Found(out), Way::Found(out)]);
     assert_eq!(between.look_up(came_by), disabled);
 
-    // The client cannot send to the peer through this host until it becomes a router. Datagrams
-    // that arrive first were sent before: the link keeps the order. It may lose datagrams: an
-    // interface that came up a moment ago sends nothing yet, and the queue of a processor may be
-    // full.
+    // The client cannot send to the peer through this host until the host becomes a router.
+    // Datagrams that arrive first were sent before, because the link preserves the order. The link
+    // may lose datagrams: a new interface sends nothing at first, and the queue of a processor may
+    // be full.
     for (family, from, to) in [("ipv4", "10.1.0.2", "10.2.0.2"), ("ipv6", "fd01::2", "fd02::2")] {
         let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let sender = client.run(|| UdpSocket::bind((from, 0)).unwrap());
@@ -129,7 +129,7 @@ fn it_is_the_way_of_a_local_socket() {
         return;
     }
     let host = &between.host;
-    // The host's own packets leave by another device than forwarded ones.
+    // The host's packets leave by another device than forwarded packets.
     host.ip("link add o0 type veth peer name o0x
         addr add 10.3.0.1/24 dev o0
         link set o0x up
@@ -157,7 +157,7 @@ fn settings_are_put_back_where_they_were_changed() {
     let lookup = host.run(|| prepare().unwrap());
     assert_eq!(read(), ["1", "3478"]);
     assert_eq!(lookup.switched_on(), ["net.ipv6.conf.lo.forwarding"]);
-    // This thread is not in that namespace.
+    // This thread is not in the namespace of the settings.
     drop(lookup);
     assert_eq!(read(), ["1", "0"]);
     assert_eq!(setting(&host, "ipv4/conf/all/forwarding"), "0");
@@ -206,10 +206,10 @@ fn settings_of_other_programs_are_reported_or_left() {
     assert_eq!(names.map(|name| setting(&host, name)), ["0", "1"], "what they set stays");
 }
 
-/// In a mount namespace of its own, where /proc/sys is read-only, as containers have it.
+/// Calls [`prepare`] in a separate mount namespace with a read-only /proc/sys, as in containers.
 fn prepare_in_container(host: &Namespace) -> Result<Lookup, Refused> {
     host.run(|| {
-        // SAFETY: takes no pointers. The thread alone has the new mounts, and it ends.
+        // SAFETY: takes no pointers. Only this thread has the new mounts, and the thread exits.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
         command("mount", "--make-rprivate /");
         command("mount", "--bind /proc/sys /proc/sys");
@@ -232,14 +232,14 @@ fn unwritable_settings_are_reported_with_a_remedy() {
         assert!(error.contains(part), "{part}: {error}");
     }
 
-    // One family of two: the other does without.
+    // One of two families works.
     set_by_hand(host, "ipv4/conf/lo/forwarding", "1");
     let lookup = prepare_in_container(host).unwrap();
     assert_eq!(lookup.from, LOOPBACK);
     let refused = lookup.refused.unwrap().to_string();
     assert!(refused.contains("ipv6") && !refused.contains("ipv4"), "{refused}");
 
-    // Both, by settings made from outside.
+    // Both families work, because of settings made from outside.
     set_by_hand(host, "ipv6/conf/lo/forwarding", "1");
     let lookup = prepare_in_container(host).unwrap();
     assert_eq!(lookup.from, LOOPBACK);
@@ -276,6 +276,6 @@ fn a_host_without_one_family_needs_nothing_for_it() {
     drop(lookup);
     assert_eq!(fs::read_to_string(&v4).unwrap().lines().next(), Some("0"));
     fs::remove_dir_all(&settings).unwrap();
-    // Without any there is no lookup.
+    // Without settings look-ups cannot be enabled.
     assert!(prepare_in(&settings).unwrap_err().to_string().contains("mount /proc"));
 }

@@ -5,7 +5,8 @@ use crate::bpf::object::{TAP, TC};
 use crate::options::{Options, Proof};
 use crate::path::KernelPath;
 
-/// A server's programs, on `v0` by filters, as before Linux 6.6; `marked`: by its mark.
+/// Attaches a server's programs to `v0` by filters, as before Linux 6.6. With `marked`, the handles
+/// contain the presence mark.
 fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
     host.run(|| {
         let options = Options { flows: 1024, look_up_from: 1, proof: Proof::NOT_REQUIRED };
@@ -23,7 +24,7 @@ fn swept(host: &Namespace) -> Vec<String> {
     host.run(|| sweep(&devices().unwrap(), [TC, TAP]).unwrap())
 }
 
-/// Counts the filters that run our programs on `v0`, at ingress and at egress.
+/// Counts the filters that run the relay's programs on `v0`, at ingress and at egress.
 fn filters(host: &Namespace) -> [usize; 2] {
     ["ingress", "egress"].map(|place| {
         host.run(|| {
@@ -47,15 +48,16 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     if !host.run(|| succeeds("tc", "qdisc add dev v0 clsact")) {
         return test_support::skip("this kernel has no clsact");
     }
-    // Another program's filter has a handle of another kind, though the same program name.
+    // The filter of another program has another kind of handle, although the program's name is
+    // equal.
     let other = path_on_v0(&host, false);
     let mut killed = path_on_v0(&host, true);
     let living = path_on_v0(&host, true);
     assert_eq!(filters(&host), [3, 3]);
     assert_eq!(swept(&host), [""; 0], "all live");
     killed.drop_mark();
-    // A program that another test starts at this moment has the marks, too, until it runs: perhaps
-    // of one filter, and not of the other any more.
+    // A program that another test starts at this moment has copies of the marks until the program
+    // runs. It may hold the mark of only one of the two filters.
     let mut found = Vec::new();
     test_support::eventually("the living one's stays, and somebody else's", || {
         found.extend(swept(&host));
@@ -64,7 +66,7 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     assert!(found.iter().all(|name| name == "v0") && !found.is_empty(), "{found:?}");
     assert_eq!(swept(&host), [""; 0], "nothing else goes");
     assert_eq!(filters(&host), [2, 2]);
-    // Dropped in their own namespace, as by servers.
+    // Dropped in the namespace of the devices, as by servers.
     host.run(|| drop((other, living)));
     assert_eq!(filters(&host), [0, 0]);
 }

@@ -1,4 +1,4 @@
-//! A frame with a datagram in it, its checksums made from scratch.
+//! Frames with a UDP datagram, with checksums that are computed from scratch.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ const IPV4: usize = 20;
 const UDP: usize = 8;
 const UDP_NUMBER: u8 = 17;
 
-/// A UDP datagram.
+/// UDP datagram of a test frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram<'a> {
     pub(super) from: SocketAddr,
@@ -17,12 +17,12 @@ pub(super) struct Datagram<'a> {
 }
 
 impl Datagram<'_> {
-    /// The frame, from and to the address zero.
+    /// Builds the frame with a valid checksum. Link-layer source and destination are zero.
     pub(super) fn frame(&self) -> Vec<u8> {
         self.frame_of(self.udp())
     }
 
-    /// The frame with the sum of the pseudo header alone for a checksum.
+    /// Builds the frame with a partial checksum: only the sum of the pseudo header.
     pub(super) fn frame_with_partial_checksum(&self) -> Vec<u8> {
         let mut udp = self.udp();
         let sum = !checksum(&self.pseudo(udp.len() as u16));
@@ -86,11 +86,12 @@ impl Datagram<'_> {
     }
 }
 
-/// The frame without the IPv4 identification and the header checksum.
+/// Returns the frame without the IPv4 identification, and with the result of the check instead of
+/// the header checksum.
 pub(super) fn without_identification(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     if frame.len() >= ETHERNET + IPV4 && frame[12..14] == [8, 0] {
-        // A header with a checksum that fits has the sum of all ones.
+        // The checksum over a header that includes a valid checksum is zero.
         let fits = checksum(&frame[ETHERNET..ETHERNET + IPV4]) == 0;
         frame[ETHERNET + 4..ETHERNET + 6].fill(0);
         frame[ETHERNET + 10..ETHERNET + 12].fill(u8::from(fits));
@@ -105,7 +106,7 @@ fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// RFC 1071.
+/// Returns the Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
     let sum: u32 = bytes.chunks(2).map(word).sum();

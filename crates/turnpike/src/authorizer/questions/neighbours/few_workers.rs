@@ -1,21 +1,24 @@
-//! A service with a few workers, each of which works on one question at a time. One account, or
-//! some of one realm, have questions that take long, next to twenty new clients per second of
-//! another realm, for whom it needs one worker.
+//! Service with a few workers, each of which processes one question at a time. One account, or some
+//! accounts of one realm, have questions with a long processing time. Next to these accounts,
+//! twenty new clients per second of another realm need one worker of the service.
 
 use super::*;
 
-/// Ticks for a question of the others.
+/// Processing time in ticks of a question of the other clients.
 const QUICK: u32 = TICKS / 20;
 
-/// Outcomes of the others, including those that wait for half a second, after ten quiet seconds.
+/// Returns the outcomes of the other clients' questions after ten quiet seconds, including waits of
+/// half a second.
 fn next_to_slow_accounts(workers: usize, accounts: u32, takes: u32) -> Outcomes {
     next_to_slow_questions(workers, accounts, 12, takes)
 }
 
-/// The same with a question of a slow account after each `every` ticks.
+/// Returns the outcomes of [`next_to_slow_accounts`] with a question of a slow account after each
+/// `every` ticks.
 fn next_to_slow_questions(workers: usize, accounts: u32, every: u32, takes: u32) -> Outcomes {
     let (questions, mut now) = (Questions::new(), Instant::now());
-    // Number of the worker's ticks left; questions past their deadlines are known by number alone.
+    // Remaining ticks of each question. Questions past their deadlines are identified only by
+    // number.
     let mut open: Vec<(Option<OpenQuestion>, Option<QuestionNumber>, Instant, u32)> = Vec::new();
     let mut outcomes = Outcomes::default();
     let push = |questions: &Questions, realm: &str, name: String, address: [u8; 4], now| {
@@ -42,7 +45,7 @@ fn next_to_slow_questions(workers: usize, accounts: u32, every: u32, takes: u32)
             let number = tick / every % accounts;
             let host = match accounts {
                 u32::MAX => number % 150,
-                // Twenty addresses.
+                // Questions arrive from twenty addresses.
                 1 if every == 1 => tick % 20,
                 _ => 1,
             } as u8;
@@ -98,7 +101,8 @@ fn a_slow_account_leaves_workers_of_the_service_to_others() {
     }
 }
 
-/// Nothing is known of them at first, when they have all workers of a small service for a moment.
+/// The service is idle at first, so these unknown accounts occupy all workers of a small service
+/// briefly.
 #[test]
 fn slow_accounts_of_one_realm_leave_workers_of_the_service_to_others() {
     for (workers, least) in [(4, 75), (16, 99)] {
@@ -109,7 +113,7 @@ fn slow_accounts_of_one_realm_leave_workers_of_the_service_to_others() {
     }
 }
 
-/// All questions of a moment, about an account of which nothing is known yet, at many addresses.
+/// All questions of a burst concern an unknown account at many addresses.
 #[test]
 fn a_new_account_leaves_workers_of_the_service_to_others() {
     for takes in [TICKS, 2 * TICKS, 29 * TICKS / 10, 120 * TICKS] {
@@ -119,7 +123,7 @@ fn a_new_account_leaves_workers_of_the_service_to_others() {
     }
 }
 
-/// Each question is of another account of one network.
+/// Each question belongs to a different account of one network.
 #[test]
 fn slow_accounts_of_one_network_leave_workers_of_the_service_to_others() {
     for workers in [32, 64] {
@@ -131,7 +135,7 @@ fn slow_accounts_of_one_network_leave_workers_of_the_service_to_others() {
     }
 }
 
-/// Questions that the service works on until 27 s after their deadlines: two concurrently.
+/// The service processes questions until 27 s after their deadlines: two questions concurrently.
 #[test]
 fn an_account_that_hangs_leaves_workers_of_the_service_to_others() {
     for workers in [4, 5, 16] {

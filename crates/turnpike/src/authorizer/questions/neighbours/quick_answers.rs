@@ -1,8 +1,9 @@
-//! One account that the service answers quickly, next to others that take longer.
+//! Simulation of one account with quick answers, next to accounts with slower answers.
 
 use super::*;
 
-/// Sixty concurrent clients every five seconds, and one account with so many questions per second.
+/// Simulates sixty concurrent clients every five seconds, and one account with `quick_per_second`
+/// questions per second.
 fn percent_of_bursts(quick_per_second: u32) -> u32 {
     let mut world = Neighbours::new(20 * TICKS);
     world.answers_after = TICKS / 5;
@@ -30,7 +31,8 @@ fn quick_answers_to_one_account_leave_slots_to_others() {
     }
 }
 
-/// Thirty clients per second, of a service with exponential times: the median of a round is chance.
+/// Thirty clients per second query a service with exponential response times, where the median of a
+/// round is random.
 #[test]
 fn different_times_lead_to_few_refusals() {
     let mut world = Neighbours::new(20 * TICKS);

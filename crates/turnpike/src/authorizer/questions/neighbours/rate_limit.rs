@@ -1,14 +1,14 @@
-//! A service that refuses questions beyond a rate (429), of all clients or of each account.
+//! Service that rejects questions beyond a rate (429), of all clients or of each account.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// Tokens of a second, and those that a quiet time leaves.
+/// Tokens per second, and the maximum number of tokens saved in a quiet period.
 const LIMIT: f64 = 100.0;
 const BURST: f64 = 10.0;
 
-/// Waits of the questions of honest clients, and the number of those refused.
+/// Waits of the questions of honest clients, and the number of refused questions.
 #[derive(Debug, Default)]
 struct Honest {
     waits: Vec<Duration>,
@@ -22,7 +22,7 @@ impl Honest {
     }
 }
 
-/// A service with its tokens: of all accounts, or of each account on its own.
+/// Service with token buckets: one for all accounts, or one for each account.
 #[derive(Default)]
 struct Service {
     limits_all: bool,
@@ -42,8 +42,9 @@ impl Service {
     }
 }
 
-/// Questions of so many attackers, three hundred a second from the fifth second on, and so many
-/// honest ones a second, of fifty clients. Each answer takes a millisecond.
+/// Simulates attackers and fifty honest clients for 30 s. From the fifth second on, all `attackers`
+/// together send three hundred questions per second. The honest clients together send
+/// `honest_per_second`. Each answer takes a millisecond.
 fn beside(limits_all: bool, attackers: u32, honest_per_second: u32) -> Honest {
     let (questions, mut now) = (Questions::new(), Instant::now());
     let mut service = Service { limits_all, ..Service::default() };
@@ -102,7 +103,7 @@ fn beside(limits_all: bool, attackers: u32, honest_per_second: u32) -> Honest {
     honest
 }
 
-/// An honest question is next, and has its answer after a gap or two.
+/// An honest question is next, and is answered after a gap or two.
 #[test]
 fn an_account_beyond_the_limit_of_the_service_delays_others_for_a_gap() {
     for (attackers, per_second) in [(1, 4), (1, 40), (3, 4)] {
@@ -113,7 +114,7 @@ fn an_account_beyond_the_limit_of_the_service_delays_others_for_a_gap() {
     }
 }
 
-/// The service limits each account, and the honest ones stay within.
+/// The service limits each account, and the honest accounts do not exceed the limit.
 #[test]
 fn refusals_of_some_accounts_delay_no_other() {
     for (attackers, per_second) in [(1, 4), (1, 100), (100, 4), (100, 100), (1000, 100)] {

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Two hundred questions a second from a thousand networks with an account each, for which the
-/// service hangs, and five from twenty other addresses, for which it answers.
+/// Sends two hundred questions per second from a thousand networks with an account each, for which
+/// the service hangs. Twenty other addresses send five questions per second, to which the service
+/// responds.
 fn next_to_botnet(realms: &[&str], answers_after: u32) -> Outcomes {
     let mut world = Neighbours::new(120 * TICKS);
     world.answers_after = answers_after;
@@ -25,7 +26,8 @@ fn next_to_botnet(realms: &[&str], answers_after: u32) -> Outcomes {
     world.others
 }
 
-/// Without slots for realms with few open questions, hardly any question of the others is sent.
+/// Realms with few open questions need separate slots: otherwise hardly any question of these
+/// realms is sent.
 #[test]
 fn a_realm_for_which_the_service_hangs_leaves_slots_to_others() {
     let [one, two]: [&[&str]; 2] = [&["b"], &["b", "c"]];

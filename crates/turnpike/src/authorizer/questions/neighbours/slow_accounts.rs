@@ -1,10 +1,10 @@
-//! Accounts for which the service is slow or hangs, next to clients whom it answers promptly, and
-//! services that are as slow for all.
+//! Accounts for which the service is slow or hangs, next to clients that get prompt answers. Also
+//! services that are equally slow for all accounts.
 
 use super::*;
 
-/// Accounts that ask again after each response, each in its own network, and after ten seconds
-/// twenty new clients a second in new networks.
+/// Simulates accounts that send a new question after each response, each in a separate network.
+/// After ten seconds twenty new clients per second appear in new networks.
 fn beside_accounts(kind: &str, accounts: u8, others_from: u32) -> Outcomes {
     let mut world = Neighbours::new(120 * TICKS);
     world.answers_after = 0;
@@ -21,13 +21,13 @@ fn beside_accounts(kind: &str, accounts: u8, others_from: u32) -> Outcomes {
     world.others
 }
 
-/// A question of a new account in a new network.
+/// Sends a question of a new account in a new network.
 fn push_newcomer(world: &mut Neighbours) {
     let [_, _, high, low] = (world.tick / 5).to_be_bytes();
     world.push(&format!("other {}", world.tick), [100 + high, low, 7, 1]);
 }
 
-/// Most answers are slow ones.
+/// Most answers are slow.
 #[test]
 fn slow_accounts_in_many_networks_leave_slots_to_others() {
     for (accounts, others_from) in [(50, 0), (50, 20), (200, 0), (200, 10)] {
@@ -66,7 +66,8 @@ fn accounts_for_which_the_service_hangs_leave_slots_to_their_address() {
     }
 }
 
-/// The service was quick for others, who do not ask at first, and keeps questions for two minutes.
+/// The service was quick for other accounts, which send no questions at first. It processes each
+/// question for two minutes.
 #[test]
 fn a_new_account_at_many_addresses_gets_few_workers() {
     let mut world = Neighbours::new(120 * TICKS);
@@ -86,7 +87,8 @@ fn a_new_account_at_many_addresses_gets_few_workers() {
     assert!(world.open_max <= 6, "{}", world.open_max);
 }
 
-/// The only account, as of an application, while the service hangs for all, and after that.
+/// The only account, such as that of an application, is affected while the service hangs for all,
+/// and after recovery.
 #[test]
 fn the_only_account_is_asked_about_when_the_service_is_back() {
     let (questions, mut now) = (Questions::new(), Instant::now());
@@ -115,8 +117,8 @@ fn the_only_account_is_asked_about_when_the_service_is_back() {
     assert!(served >= 15 * 20, "{served}");
 }
 
-/// Twenty questions a second, of a number of accounts or of new ones, to a service that takes one
-/// time for all. The time changes after twenty seconds.
+/// Sends twenty questions per second, of `accounts` accounts or of new accounts, to a service with
+/// equal response times for all. The time changes after twenty seconds.
 fn all_alike(accounts: u32, is_random: bool, times: [u32; 2]) -> Outcomes {
     let mut world = Neighbours::new(120 * TICKS);
     world.is_random = is_random.then_some(Random(12_345));
@@ -132,7 +134,7 @@ fn all_alike(accounts: u32, is_random: bool, times: [u32; 2]) -> Outcomes {
     world.others
 }
 
-/// Only the window bounds the questions.
+/// Only the window limits the questions.
 #[test]
 fn a_service_that_is_slow_for_all_has_no_slow_accounts() {
     for accounts in [0, 100] {
@@ -141,7 +143,7 @@ fn a_service_that_is_slow_for_all_has_no_slow_accounts() {
         let random = all_alike(accounts, true, [30, 30]);
         assert!(random.percent() >= 90, "{accounts}: {random:?}");
     }
-    // Few accounts have few questions open while each seems slow.
+    // Few accounts have few open questions while each account seems slow.
     for (accounts, least) in [(0, 85), (20, 50), (100, 80)] {
         let slower = all_alike(accounts, false, [0, TICKS]);
         assert!(slower.percent() >= least, "{accounts}: {slower:?}");
