@@ -2,7 +2,7 @@
 
 use crate::{Malformed, Reader, Value};
 
-/// Implements [`Value`](crate::Value) for a struct, as a record with a tag for each field.
+/// Implements [`Value`] for a struct, as a record with a tag for each field.
 ///
 /// A field added in a later version needs a default, which applies to documents without the field.
 /// After a semicolon follow the fields that are meaningless in another process. They are not
@@ -52,7 +52,7 @@ macro_rules! fields {
     (@value $field:ident $tag:literal $default:expr) => { $field.unwrap_or($default) };
 }
 
-/// Implements [`Value`](crate::Value) for an enum: the variant's number, followed by the variant's
+/// Implements [`Value`] for an enum: the variant's number, followed by the variant's
 /// values. A number must never be reused for another variant.
 ///
 /// ```
@@ -93,7 +93,7 @@ macro_rules! variants {
     };
 }
 
-/// Implements [`Value`](crate::Value) for an enum of [`labels!`](turn_types::labels), with the
+/// Implements [`Value`] for an enum of [`labels!`](turn_types::labels), with the
 /// labels as the serialised form. Labels are stable.
 #[macro_export]
 macro_rules! labelled {
