@@ -36,7 +36,7 @@ section! {
         /// replaces the host's own address in responses. Leave it out where the host has its public
         /// address. `"auto"` asks the servers of `external_stun`, or the cloud of
         /// `external_metadata`, at the start, each minute, and when an address of the host changes;
-        /// new allocations get the new address. Without any answer the server does not start.
+        /// new allocations get the new address. Until there is an answer, nothing is relayed.
         #[schemars(example = &"203.0.113.7")]
         live external: Option<External> = None;
         /// STUN servers of others, which are asked over UDP for the public address where `external`

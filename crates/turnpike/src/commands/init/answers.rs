@@ -232,8 +232,8 @@ impl Answers {
                 list(addresses)
             ),
             External::Auto(servers) => format!(
-                "\n[relay]\n# The public address in front of NAT is asked of these STUN servers. Without an answer the \
-                 server does not start.\nexternal = \"auto\"\nexternal_stun = {}\n",
+                "\n[relay]\n# The public address in front of NAT is asked of these STUN servers. Until one answers \
+                 the server relays nothing.\nexternal = \"auto\"\nexternal_stun = {}\n",
                 list(servers)
             ),
         }
