@@ -228,7 +228,11 @@ fn transports_that_are_off_and_stun_alone() {
     let settings = taken("no-udp\nrealm=a.example\nlt-cred-mech\nuser=a:b\n");
     assert!(!settings.udp.enabled && settings.tcp.enabled);
     assert!(taken("secure-stun\nrealm=a.example\nlt-cred-mech\nuser=a:b\n").auth.binding);
-    assert!(!taken("stun-only\nsecure-stun\nrealm=a.example\n").auth.binding);
+    let stun_only = "stun-only\nsecure-stun\nrealm=a.example\n";
+    assert!(!taken(stun_only).auth.binding);
+    // The line is left out, and was a way to log in.
+    let empty = import(&format!("{stun_only}static-auth-secret=\n"), &[], Path::new("/d"));
+    assert!(empty.toml.contains("binding = true"), "{}", empty.toml);
     let who = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
     let settings = taken(&format!("no-stun\nno-udp-relay\n{who}"));
     assert!(!settings.binding && !settings.udp.relaying && settings.tcp.relaying);

@@ -179,8 +179,7 @@ fn users(work: &mut Work, by_secret: bool) {
         "redis-userdb",
     ];
     let named = |name: &str| work.written.iter().any(|entry| entry.written.name == name);
-    let authenticates = by_secret || named("lt-cred-mech") || !lines.is_empty();
-    if !authenticates && !named("stun-only") {
+    if !authenticates(work) && !named("stun-only") {
         let database =
             if has_database.into_iter().any(named) { " (its database has no effect)" } else { "" };
         work.notes.push(format!(
@@ -188,6 +187,13 @@ fn users(work: &mut Work, by_secret: bool) {
              nobody may relay until there are users (`turnpike user add`) or a secret (`auth.secret_file`)."
         ));
     }
+}
+
+/// Returns true if coturn requires credentials. Otherwise coturn serves everyone. Lines that are
+/// left out here have this effect as well.
+pub(super) fn authenticates(work: &Work) -> bool {
+    const LOGINS: [&str; 4] = ["lt-cred-mech", "user", "use-auth-secret", "static-auth-secret"];
+    work.written.iter().any(|entry| LOGINS.contains(&entry.written.name.as_str()))
 }
 
 fn user(value: &[u8]) -> Option<User> {

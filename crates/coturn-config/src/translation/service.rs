@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::{Fate, Work};
+use super::{Fate, Work, access};
 use crate::syntax;
 use crate::toml;
 
@@ -85,8 +85,7 @@ fn replace(work: &mut Work) {
 
 /// Responses to Binding for users only. coturn ignores the option where nobody can log in.
 fn secure_stun(work: &mut Work) {
-    const LOGINS: [&str; 4] = ["lt-cred-mech", "user", "use-auth-secret", "static-auth-secret"];
-    if work.is_on("stun-only") && LOGINS.iter().all(|name| work.last(name).is_none()) {
+    if work.is_on("stun-only") && !access::authenticates(work) {
         let reason = "without users and secrets coturn answers everyone as well";
         for index in work.all("secure-stun") {
             work.set(index, Fate::SameHere(reason.to_owned()));
