@@ -162,8 +162,7 @@ impl State {
     }
 
     /// Repeats the look-up of an allocation's keys when it is due.
-    pub(super) fn confirm_again(&mut self, now: Instant, slot: Option<Slot>) {
-        let Some(slot) = slot else { return };
+    pub(super) fn confirm_again(&mut self, now: Instant, slot: Slot) {
         let allocation = self.allocations.get_mut(slot);
         if allocation.confirm_again.is_none_or(|at| now < at) {
             return;

@@ -161,8 +161,10 @@ impl State {
 
     /// Reclaims all expired state, and does a part of a review.
     pub(super) fn handle_timeout(&mut self, policy: &Policy, now: Instant) {
-        while let Some(slot) = self.allocations.next_timeout(now, &mut self.outbox) {
-            self.confirm_again(now, slot);
+        while let Some(slot) = self.allocations.pop_due(now) {
+            if self.allocations.expire(slot, now, &mut self.outbox) {
+                self.confirm_again(now, slot);
+            }
         }
         while let Some(pending) = self.pending.take_overdue_lookup(now) {
             self.outbox.command(Command::UserOverdue { pending });

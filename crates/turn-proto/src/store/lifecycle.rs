@@ -43,29 +43,18 @@ impl Allocations {
         }
     }
 
-    /// Reclaims the expired parts of the next allocation with a due timer. Returns the slot of the
-    /// allocation, unless it has ended.
-    pub(crate) fn next_timeout(
-        &mut self,
-        now: Instant,
-        outbox: &mut Outbox,
-    ) -> Option<Option<Slot>> {
-        let slot = self.pop_due(now)?;
-        let is_live = self.get(slot).is_live(now);
-        self.expire(slot, now, outbox);
-        Some(is_live.then_some(slot))
-    }
-
-    /// Removes the expired parts of an allocation, or the complete allocation.
-    fn expire(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
+    /// Removes the expired parts of an allocation, or the complete allocation. Returns true if the
+    /// allocation is live.
+    pub(crate) fn expire(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) -> bool {
         if !self.get(slot).is_live(now) {
             self.end(slot, now, EndReason::Expired, outbox);
-            return;
+            return false;
         }
         self.retain_sockets(slot, outbox, |_, expires| now < expires);
         self.reclaim(slot, now, outbox);
         self.close_overdue_connections(slot, now, outbox);
         self.arm(slot);
+        true
     }
 
     /// Closes the relay sockets for which `keep` returns false. `keep` receives the local address
