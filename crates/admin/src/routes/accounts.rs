@@ -152,9 +152,12 @@ pub(super) async fn delete(
     // Also of an unknown user: the first of two requests may have had no response.
     let of = deleted.as_deref().map_or_else(|| UserName::form_of(&name), Cow::Borrowed);
     let ended = if end_sessions { end(&app, &realm, &of).await? } else { 0 };
+    if ended > 0 {
+        tracing::info!(by = caller.name, user = %of, realm, ended, "api: sessions were ended");
+    }
     let name = deleted.ok_or_else(|| {
         Problem::not_found(
-            format!("there is no user \"{name}\" in realm {realm}; {ended} sessions were ended"),
+            format!("there is no user \"{name}\" in realm {realm}"),
             "GET /v1/accounts lists the users",
         )
     })?;
