@@ -1,4 +1,4 @@
-//! After warm-up, a relayed packet causes no heap allocation in the worker.
+//! Relayed packets cause no heap allocation in the worker after warm-up.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;

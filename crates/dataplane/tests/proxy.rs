@@ -93,7 +93,7 @@ fn places_are_counted_for_who_is_behind_it() {
     other.allocate();
 }
 
-/// One client port connects to two addresses of the load balancer, for example through a NAT that
+/// A client's port connects to two addresses of the load balancer, for example through a NAT that
 /// keeps ports.
 #[test]
 fn connections_to_different_addresses_of_the_load_balancer_do_not_meet() {

@@ -68,7 +68,7 @@ fn long_term_request() {
     assert!(message.verify(&IntegrityKey::new(&key)));
 }
 
-/// This message is padded with zeros, so the builder creates identical bytes.
+/// The message is padded with zeros, so the builder creates identical bytes.
 #[test]
 fn long_term_request_is_built_byte_for_byte() {
     let key = long_term_key_md5("マトリックス", "example.org", "TheMatrIX").unwrap();

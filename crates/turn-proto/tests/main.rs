@@ -6,6 +6,7 @@
 mod budgets;
 mod conformance;
 mod corpus;
+mod deleted_users;
 #[path = "../../../fuzz/src/server.rs"]
 #[expect(unreachable_pub, reason = "public in the crate it comes from")]
 mod fuzz_targets;

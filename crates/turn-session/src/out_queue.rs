@@ -313,8 +313,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any sequence of pushes and takes: complete messages leave in order, each has one
-        /// fate, and the queue remains within its bound.
+        /// Complete messages leave in order, each has one fate, and the queue remains within its
+        /// bound, for any sequence of pushes and takes.
         #[test]
         fn each_message_leaves_whole_or_is_dropped(
             steps in proptest::collection::vec((0_usize..60, any::<bool>(), 0_usize..80), 1..200)

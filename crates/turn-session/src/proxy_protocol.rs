@@ -229,8 +229,7 @@ mod tests {
         assert_eq!(read(&longer), Err(Malformed::TooLong));
     }
 
-    /// On listeners without PROXY protocol, a header reveals a load balancer that is not
-    /// configured.
+    /// A header on a listener without PROXY protocol reveals a load balancer without configuration.
     #[test]
     fn a_header_is_recognised_by_all_of_its_beginning() {
         assert!(is_header(b"PROXY TCP4 ") && is_header(&v2(0x21, 0x11, &V4)));

@@ -167,7 +167,7 @@ fn the_queue_is_bounded_and_excess_plaintext_refused() {
     assert_eq!(heard, meant);
 }
 
-/// After a partly accepted piece, the next piece would arrive in the position of the remainder.
+/// The next piece would take the position of the remainder of a partly accepted one.
 #[test]
 fn nothing_is_written_behind_a_piece_that_does_not_fit() {
     let (mut tls, mut client) = agreed();

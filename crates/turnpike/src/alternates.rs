@@ -227,7 +227,7 @@ enum Outcome {
     Answered,
     /// The server does not respond.
     Silent,
-    /// This process has no descriptor, port or memory for the check. The result is no evidence
+    /// The process has no descriptor, port or memory for the check. The result is no evidence
     /// about the server.
     NotAsked(io::Error),
 }

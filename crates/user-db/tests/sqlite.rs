@@ -199,8 +199,8 @@ fn locks(path: &Path) -> usize {
         .count()
 }
 
-/// Without its lock, another process that closes the file treats itself as the last one. It then
-/// removes the log that this process reads, and later changes would be missed.
+/// The lock of this process survives. Another process that closes the file would otherwise treat
+/// itself as the last one, and remove the log that this process reads.
 #[test]
 fn a_second_handle_leaves_the_locks_of_the_first() {
     let dir = TempDir::new();

@@ -19,7 +19,7 @@ pub enum SendError {
     Unreachable,
     /// The socket was closed before the batch was flushed.
     Closed,
-    /// Another `errno` was returned.
+    /// The `errno` is none of the above.
     Other(c_int),
 }
 

@@ -68,7 +68,7 @@ fn nothing_else_is_requested_before_the_ticket_is_answered() {
     assert_eq!(method(&sent(&mut client)), Method::CHANNEL_BIND);
 }
 
-/// Without a response, the ticket is sent again. After a refusal, the server's decision is final.
+/// The ticket is sent again if there was no response. A refusal is final.
 #[test]
 fn a_ticket_that_is_refused_is_not_shown_again() {
     let mut client = mobile();

@@ -102,7 +102,7 @@ pub struct User {
 /// Reason why a relay socket could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenRelayError {
-    /// Another process on this host uses the port. Another port may be free.
+    /// The port is used by another process on this host. Another port may be free.
     PortTaken,
     /// The host does not have the address.
     AddressAbsent,

@@ -44,7 +44,7 @@ pub enum AllocationImportError {
     /// The port of the allocation is in use.
     #[error("their relayed address {0} is in use here")]
     Port(SocketAddr),
-    /// This process has no listener at this server address of the client, or does not have the
+    /// The process has no listener at this server address of the client, or does not have the
     /// client's connection.
     #[error("nothing listens at {} any more, or their connections are gone", .0.0)]
     Client(ServerAddr),

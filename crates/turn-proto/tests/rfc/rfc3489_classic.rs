@@ -70,7 +70,7 @@ fn a_classic_client_is_told_its_address_as_it_is() {
     }
 }
 
-/// Behind a 1:1 NAT SOURCE-ADDRESS is the address that the client can reach.
+/// SOURCE-ADDRESS is the address that the client can reach, also behind a 1:1 NAT.
 #[test]
 fn a_classic_client_is_told_the_public_address() {
     let mut policy = serving();

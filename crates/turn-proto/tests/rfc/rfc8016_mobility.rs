@@ -363,7 +363,7 @@ fn the_end_of_either_connection_leaves_the_other() {
     }
 }
 
-/// Without a client, an allocation expires as usual.
+/// Allocations without a client expire as usual.
 #[test]
 fn one_that_nobody_comes_back_for_ends_in_time() {
     let mut world = world();

@@ -74,7 +74,7 @@ fn an_answer_has_the_method_and_the_transaction_of_its_request() {
     assert_eq!(client.try_allocate(&mut world, |_| ()).bytes[..2], [0x01, 0x03]);
 }
 
-/// Such requests would take as much time as a hundred requests, before the sender is known.
+/// Large requests would take as much time as a hundred requests, before the sender is known.
 #[test]
 fn requests_have_a_bounded_size_and_number_of_attributes() {
     let mut world = World::new();

@@ -94,7 +94,7 @@ pub(crate) fn bound(world: &mut World) -> (Client, SocketAddr) {
     (client, relayed)
 }
 
-/// The look-up of the predecessor is lost: the successor repeats it.
+/// The predecessor's look-up is lost, and the successor repeats the look-up.
 #[test]
 fn peers_granted_before_an_unfinished_look_up_are_taken_back() {
     let mut world = World::new();
@@ -352,7 +352,7 @@ fn the_end_of_a_refused_allocation_is_told_once() {
     }
 }
 
-/// After a crash two workers may have copies of an allocation. The allocation is live at only one
+/// Two workers may have copies of an allocation after a crash. The allocation is live at only one
 /// of them.
 #[test]
 fn the_second_copy_of_a_live_allocation_has_no_record() {

@@ -118,8 +118,8 @@ fn either_end_sends_close_notify() {
     assert_eq!(error.code(), ErrorCode::ZERO_RETURN);
 }
 
-/// One datagram of ten is lost, in either direction, selected by a fresh seed. All handshakes run
-/// concurrently, because OpenSSL's timers start at one second.
+/// A tenth of the datagrams is lost, in either direction, selected by a fresh seed. All handshakes
+/// run concurrently, because OpenSSL's timers start at one second.
 #[test]
 fn handshakes_survive_the_loss_of_every_tenth_datagram() {
     let config = config();

@@ -266,7 +266,7 @@ fn is_end(error: &io::Error) -> bool {
 
 /// Reason why a server stopped sending copies.
 enum Followed {
-    /// Another process has taken over the calls.
+    /// The calls have been taken over by another process.
     HandedOver,
     /// The server has shut down in an orderly way.
     Stopped,

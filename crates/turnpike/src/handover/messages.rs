@@ -116,7 +116,7 @@ pub(super) enum News {
     /// Kernel path that continues to relay without a process, and the number of descriptors that
     /// follow. To a keeper, 0 means that no kernel path continues.
     KernelPath(u32),
-    /// Another process has taken over all calls. Sent to a keeper.
+    /// Message to a keeper that another process has taken over all calls.
     HandedOver,
     /// The server shuts down in an orderly way. Sent to a keeper.
     Stopped,

@@ -56,7 +56,7 @@ pub(super) enum External {
     None,
     /// The public addresses are known, with one per family.
     Addresses(Vec<String>),
-    /// These STUN servers are queried for the public address.
+    /// STUN servers that are queried for the public address.
     Auto(Vec<String>),
 }
 
