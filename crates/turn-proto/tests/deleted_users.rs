@@ -1,7 +1,6 @@
 //! Allocations of users whom the database no longer has.
 
 use stun_wire::*;
-use turn_proto::*;
 use turn_types::*;
 
 use crate::support::*;
